@@ -1,0 +1,148 @@
+"""Where the tokens of an attention operation sit on the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Query = tuple[int, int] | str | int
+"""A patch as (row, column), a prefix token by name such as ``"cls"``, or a token index."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLayout:
+    """Where the tokens on one side (queries or keys) of an attention operation sit.
+
+    Attributes
+    ----------
+    positions
+        float32 (tokens, 2), the centre of each token as (y, x) in pixels of the model's input, measured from
+        the top left corner of the picture (the first 16-pixel patch sits at (8, 8)); NaN for a prefix token.
+    grid
+        Rows and columns of the patch grid; (0, 0) where no token has a place (a pooling query).
+    patch_px
+        Height and width of a patch in input pixels.
+    patch_tokens
+        int64 (rows * columns,), the token index of each patch in row-major order.
+    prefix_tokens
+        int64 (P,), the indices of the tokens without a place, in token order.
+    prefix_names
+        A name for each of `prefix_tokens`: "cls", "dist", "reg1", ...
+    """
+
+    positions: npt.NDArray[np.float32]
+    grid: tuple[int, int]
+    patch_px: tuple[float, float]
+    patch_tokens: npt.NDArray[np.int64]
+    prefix_tokens: npt.NDArray[np.int64]
+    prefix_names: tuple[str, ...]
+
+    @classmethod
+    def regular(
+        cls, grid: tuple[int, int], patch_px: tuple[float, float], prefix_names: Sequence[str] = ()
+    ) -> TokenLayout:
+        """Make the layout of a plain Vision Transformer: prefix tokens first, then patches row by row."""
+        rows, columns = grid
+        prefix = len(prefix_names)
+        y = (np.arange(rows, dtype=np.float32) + 0.5) * patch_px[0]
+        x = (np.arange(columns, dtype=np.float32) + 0.5) * patch_px[1]
+        patches = np.stack(np.meshgrid(y, x, indexing="ij"), axis=-1).reshape(-1, 2)
+        positions = np.concatenate([np.full((prefix, 2), np.nan, np.float32), patches.astype(np.float32)])
+        return cls.from_positions(positions, prefix_names)
+
+    @classmethod
+    def from_positions(
+        cls, positions: npt.NDArray[np.float32], prefix_names: Sequence[str] = ()
+    ) -> TokenLayout:
+        """Find the patch grid in traced token positions, in whatever order the tokens come.
+
+        Parameters
+        ----------
+        positions
+            float32 (tokens, 2) as (y, x) in input pixels, NaN where a token has no place.
+        prefix_names
+            Names for the tokens without a place, in token order; too few are completed with "prefix0", ...
+
+        Raises
+        ------
+        ValueError
+            If the tokens with a place do not fill a regular grid, each cell once.
+        """
+        positions = np.ascontiguousarray(positions, dtype=np.float32)
+        placed = np.flatnonzero(np.isfinite(positions).all(axis=1))
+        prefix = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+        names = tuple(prefix_names[: len(prefix)]) + tuple(
+            f"prefix{i}" for i in range(len(prefix_names), len(prefix))
+        )
+        if len(placed) == 0:
+            return cls(positions, (0, 0), (0.0, 0.0), placed, prefix, names)
+        rows, row_step = _axis(positions[placed, 0], "rows")
+        columns, column_step = _axis(positions[placed, 1], "columns")
+        cells = rows.index * columns.count + columns.index
+        if len(placed) != rows.count * columns.count or len(np.unique(cells)) != len(placed):
+            raise ValueError(
+                f"{len(placed)} tokens do not fill a grid of {rows.count} rows and {columns.count} columns"
+            )
+        return cls(
+            positions=positions,
+            grid=(rows.count, columns.count),
+            patch_px=(row_step, column_step),
+            patch_tokens=placed[np.argsort(cells)],
+            prefix_tokens=prefix,
+            prefix_names=names,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens, prefix tokens included."""
+        return len(self.positions)
+
+    def token(self, query: Query) -> int:
+        """Return the token index of a patch, a prefix token's name or a token index.
+
+        Raises
+        ------
+        LookupError
+            If there is no such token; the message lists what there is.
+        """
+        if isinstance(query, str):
+            if query in self.prefix_names:
+                return int(self.prefix_tokens[self.prefix_names.index(query)])
+            known = ", ".join(self.prefix_names) or "none"
+            raise LookupError(f"There is no prefix token {query!r}; this model's prefix tokens: {known}.")
+        if isinstance(query, tuple):
+            row, column = query
+            if not (0 <= row < self.grid[0] and 0 <= column < self.grid[1]):
+                raise LookupError(
+                    f"There is no patch {query}; the grid has {self.grid[0]} rows and {self.grid[1]} columns."
+                )
+            return int(self.patch_tokens[row * self.grid[1] + column])
+        if not 0 <= query < self.tokens:
+            raise LookupError(f"There is no token {query}; there are {self.tokens}.")
+        return int(query)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    index: npt.NDArray[np.int64]
+    count: int
+
+
+def _axis(centres: npt.NDArray[np.float32], what: str) -> tuple[_Axis, float]:
+    """Number the distinct coordinates of one axis and return their spacing in pixels."""
+    distinct = np.unique(np.round(centres.astype(np.float64), 2))
+    # Traced coordinates carry float32 rounding: values closer than a tenth of a pixel are one coordinate.
+    keep = np.concatenate([[True], np.diff(distinct) > 0.1])
+    distinct = distinct[keep]
+    index = np.searchsorted(distinct, centres - 0.1).clip(0, len(distinct) - 1)
+    steps = np.diff(distinct)
+    if len(steps) and np.ptp(steps) > 0.2:
+        raise ValueError(
+            f"the {what} of tokens are not evenly spaced: {np.round(distinct[:6], 1).tolist()} ..."
+        )
+    # A single row has no spacing; its centre lies half a patch from the border.
+    step = float(steps.mean()) if len(steps) else 2 * float(distinct[0])
+    return _Axis(index.astype(np.int64), len(distinct)), round(step, 3)

@@ -1,0 +1,128 @@
+"""What one forward pass of one image left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from viewer.attention.layer import AttentionLayer
+    from viewer.attention.layout import TokenLayout
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The model's best classes, best first.
+
+    Attributes
+    ----------
+    labels
+        Class names, or "class 207" where the model has no names.
+    probabilities
+        Softmax of the output over all classes, 0 to 1, one for each label.
+    """
+
+    labels: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a record comes from.
+
+    Attributes
+    ----------
+    model
+        Name or path as it was asked for.
+    model_sha256
+        SHA-256 of the model or checkpoint file; empty for weights that have no file of their own.
+    weights
+        Path of the checkpoint joined with a named architecture; empty where there is none.
+    backend, device
+        "torch" or "onnx", and where it ran ("cpu", "cuda:0", ...).
+    image
+        Path or name of the picture; empty for an array.
+    image_sha256
+        SHA-256 of the picture's bytes; empty for an array.
+    preprocessing
+        One readable line: size, crop, mean, std, interpolation.
+    """
+
+    model: str
+    model_sha256: str = ""
+    weights: str = ""
+    backend: str = ""
+    device: str = ""
+    image: str = ""
+    image_sha256: str = ""
+    preprocessing: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRecord:
+    """All attention of one forward pass of one image.
+
+    Attributes
+    ----------
+    layers
+        In forward order.
+    input_size
+        Height and width of the model's input in pixels.
+    provenance
+        Model, image, versions.
+    seen
+        uint8 (H, W, 3), the picture exactly as the model saw it (after crop and resize); None when a
+        preprocessed tensor was given.
+    box
+        (left, top, right, bottom) of `seen` in pixels of the original picture, which may reach outside it;
+        None when a preprocessed tensor was given.
+    output
+        float32, the model's own output for this image.
+    prediction
+        The best classes, for a classifier.
+    notes
+        Sentences a person should read: assumptions made, fallbacks taken.
+    output_unchanged
+        Whether the tapped model's output equals the untapped one's; None if it was not compared.
+    """
+
+    layers: tuple[AttentionLayer, ...]
+    input_size: tuple[int, int]
+    provenance: Provenance
+    seen: npt.NDArray[np.uint8] | None = None
+    box: tuple[float, float, float, float] | None = None
+    output: npt.NDArray[np.float32] | None = None
+    prediction: Prediction | None = None
+    notes: tuple[str, ...] = field(default=())
+    output_unchanged: bool | None = None
+
+    @property
+    def layout(self) -> TokenLayout:
+        """The token layout of the first layer in which patches attend to patches."""
+        for layer in self.layers:
+            if layer.kind == "self":
+                return layer.key_layout
+        return self.layers[0].key_layout
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the patch grid."""
+        return self.layout.grid
+
+    @property
+    def patch_px(self) -> tuple[float, float]:
+        """Height and width of a patch in input pixels."""
+        return self.layout.patch_px
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Number of prefix tokens (class, distillation, registers)."""
+        return len(self.layout.prefix_tokens)
+
+    @property
+    def verified(self) -> bool:
+        """Whether every layer is verified and the tap left the model's output as it was."""
+        return self.output_unchanged is not False and all(layer.verdict.verified for layer in self.layers)

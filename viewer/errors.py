@@ -1,0 +1,125 @@
+"""The errors a person can meet.
+
+Each carries facts (path, what was found, what could be done) and says them as one readable text; whoever
+catches one may show ``str(error)`` as it is. Anything else that is raised is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PatchreachError(Exception):
+    """Base of every error meant for a person."""
+
+
+class Cancelled(PatchreachError):
+    """The person cancelled the work; nothing is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled")
+
+
+class FileError(PatchreachError):
+    """A file can't be used.
+
+    Parameters
+    ----------
+    path
+        The file as the person named it.
+    problem
+        What is wrong, as a clause: "is empty", "holds a WebP picture cut off after 3 of 9 kB".
+    advice
+        What to do about it, as a sentence; may be empty.
+    """
+
+    def __init__(self, path: object, problem: str, advice: str = "") -> None:
+        self.path = str(path)
+        self.problem = problem
+        self.advice = advice
+        super().__init__(f"{self.path} {problem}.{' ' + advice if advice else ''}")
+
+
+class ImageError(FileError):
+    """A picture can't be decoded."""
+
+
+class ModelFileError(FileError):
+    """A model file can't be opened."""
+
+
+class CheckpointError(ModelFileError):
+    """A checkpoint does not fit the architecture it was joined with.
+
+    Parameters
+    ----------
+    path, problem, advice
+        As in `FileError`.
+    missing, unexpected
+        Parameter names that the architecture lacks in the file, and those the file has too many.
+    """
+
+    def __init__(
+        self,
+        path: object,
+        problem: str,
+        advice: str = "",
+        missing: Sequence[str] = (),
+        unexpected: Sequence[str] = (),
+    ) -> None:
+        self.missing = tuple(missing)
+        self.unexpected = tuple(unexpected)
+        super().__init__(path, problem, advice)
+
+
+class UnknownModelError(PatchreachError):
+    """No model has this name; `candidates` come near."""
+
+    def __init__(self, name: str, candidates: Sequence[str] = ()) -> None:
+        self.name = name
+        self.candidates = tuple(candidates)
+        hint = f" Did you mean {', '.join(self.candidates)}?" if candidates else ""
+        super().__init__(f"No model is called {name!r}, and no such file exists.{hint}")
+
+
+class NoAttentionError(PatchreachError):
+    """A model has no softmax attention that could be shown.
+
+    Parameters
+    ----------
+    model
+        Name or path of the model.
+    census
+        Operator name to count, what the model holds instead.
+    """
+
+    def __init__(self, model: str, census: dict[str, int]) -> None:
+        self.model = model
+        self.census = dict(census)
+        listing = ", ".join(
+            f"{count} {name}" for name, count in sorted(census.items(), key=lambda item: -item[1])[:12]
+        )
+        super().__init__(
+            f"{model} has no attention that Patchreach can find. It holds {listing or 'no operators'}."
+        )
+
+
+class LayoutError(PatchreachError):
+    """Where a model's tokens sit could not be found, so spatial views are refused rather than guessed."""
+
+    def __init__(self, model: str, reason: str) -> None:
+        self.model = model
+        self.reason = reason
+        super().__init__(f"Where the tokens of {model} sit on the picture could not be found: {reason}.")
+
+
+class InputError(PatchreachError):
+    """A model can't take this input (size, shape, type); the text says what it takes."""
+
+
+class OfflineError(PatchreachError):
+    """Something had to be downloaded and could not be; the text names the ways out."""
+
+
+class DeviceError(PatchreachError):
+    """A device was asked for that is not there; the text lists those that are."""

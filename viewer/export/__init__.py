@@ -1,0 +1,1 @@
+"""Figures, tables and provenance, drawn from `viewer.state`, never from widgets."""

@@ -1,0 +1,1 @@
+"""Pictures in: decoding, and the preprocessing that a model asks for."""

@@ -1,0 +1,67 @@
+"""How things are shown: the settings a person chooses for all views and for the exports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from psygnal import Signal
+
+Protocol = Literal["renormalized", "original"]
+Unit = Literal["px", "patches"]
+Scale = Literal["shared", "per head"]
+Theme = Literal["light", "dark", "talk"]
+
+
+@dataclass(frozen=True)
+class DisplayValue:
+    """Display settings.
+
+    Attributes
+    ----------
+    protocol
+        Of the attention distance; see `viewer.attention.distance`.
+    unit
+        Of the attention distance.
+    scale
+        Colour scale: one for all heads, or each head its own maximum.
+    colormap
+        A cmap name; perceptual and safe for colour-blind readers.
+    opacity
+        Of the overlay, 0 to 1.
+    grid
+        Whether patch borders are drawn.
+    ring
+        Number of stacked 3x3 convolutions whose reach is outlined around the query; 0 draws none.
+    theme
+        Colours and type size of the window and of figures.
+    """
+
+    protocol: Protocol = "renormalized"
+    unit: Unit = "px"
+    scale: Scale = "shared"
+    colormap: str = "viridis"
+    opacity: float = 0.7
+    grid: bool = False
+    ring: int = 0
+    theme: Theme = "light"
+
+
+class Display:
+    """The observable settings. `changed` carries the new value and speaks only when it differs."""
+
+    changed = Signal(DisplayValue)
+
+    def __init__(self, value: DisplayValue | None = None) -> None:
+        self._value = value or DisplayValue()
+
+    @property
+    def value(self) -> DisplayValue:
+        """The settings now."""
+        return self._value
+
+    def set(self, value: DisplayValue) -> None:
+        """Change settings, and tell every view if anything differs."""
+        if value != self._value:
+            self._value = value
+            self.changed.emit(value)

@@ -1,0 +1,130 @@
+"""The pictures and the model that are open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from psygnal import Signal
+
+if TYPE_CHECKING:
+    from viewer.attention.record import AttentionRecord
+    from viewer.attention.sweep import RecordMeasures
+    from viewer.backends.model import Model
+    from viewer.images.decode import DecodedImage
+
+Status = Literal["waiting", "running", "measuring", "done", "failed"]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageDocument:
+    """One open picture and what the current model made of it.
+
+    Attributes
+    ----------
+    key
+        Number that stays the same while the document is open.
+    image
+        The decoded picture.
+    status
+        How far the work on it is; `record` is there from "measuring" on, `measures` when "done".
+    problem
+        Why it failed, in a sentence.
+    """
+
+    key: int
+    image: DecodedImage
+    status: Status = "waiting"
+    record: AttentionRecord | None = None
+    measures: RecordMeasures | None = None
+    problem: str = ""
+
+
+class Documents:
+    """Open pictures in the order of the film strip, the current one, and the model.
+
+    Signals
+    -------
+    changed
+        A document was added, removed or updated; carries its key.
+    current_changed
+        Another document is current, or the current one was updated; carries it, or None.
+    model_changed
+        Carries the opened model, or None.
+    """
+
+    changed = Signal(int)
+    current_changed = Signal(object)
+    model_changed = Signal(object)
+
+    def __init__(self) -> None:
+        self._documents: dict[int, ImageDocument] = {}
+        self._current: int | None = None
+        self._model: Model | None = None
+        self._next_key = 0
+
+    @property
+    def model(self) -> Model | None:
+        """The opened model."""
+        return self._model
+
+    @property
+    def all(self) -> tuple[ImageDocument, ...]:
+        """Every open document in film strip order."""
+        return tuple(self._documents.values())
+
+    @property
+    def current(self) -> ImageDocument | None:
+        """The document the views show."""
+        return None if self._current is None else self._documents[self._current]
+
+    def get(self, key: int) -> ImageDocument | None:
+        """Return a document, or None if it was closed."""
+        return self._documents.get(key)
+
+    def set_model(self, model: Model | None) -> None:
+        """Take another model; every document waits for it."""
+        self._model = model
+        for key, document in self._documents.items():
+            self._documents[key] = ImageDocument(key, document.image)
+            self.changed.emit(key)
+        self.model_changed.emit(model)
+        self.current_changed.emit(self.current)
+
+    def add(self, image: DecodedImage) -> ImageDocument:
+        """Open a picture at the end of the film strip; the first becomes current."""
+        document = ImageDocument(self._next_key, image)
+        self._next_key += 1
+        self._documents[document.key] = document
+        self.changed.emit(document.key)
+        if self._current is None:
+            self.show(document.key)
+        return document
+
+    def update(self, key: int, **changes: object) -> None:
+        """Replace fields of a document that is still open; a closed one is left alone."""
+        if key not in self._documents:
+            return
+        self._documents[key] = replace(self._documents[key], **changes)
+        self.changed.emit(key)
+        if key == self._current:
+            self.current_changed.emit(self.current)
+
+    def show(self, key: int) -> None:
+        """Make a document the current one."""
+        if key in self._documents and key != self._current:
+            self._current = key
+            self.current_changed.emit(self.current)
+
+    def close(self, key: int) -> None:
+        """Close a document; its neighbour becomes current."""
+        keys = list(self._documents)
+        if key not in self._documents:
+            return
+        place = keys.index(key)
+        del self._documents[key]
+        self.changed.emit(key)
+        if key == self._current:
+            rest = list(self._documents)
+            self._current = rest[min(place, len(rest) - 1)] if rest else None
+            self.current_changed.emit(self.current)

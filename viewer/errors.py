@@ -123,3 +123,7 @@ class OfflineError(PatchreachError):
 
 class DeviceError(PatchreachError):
     """A device was asked for that is not there; the text lists those that are."""
+
+
+class ExportError(PatchreachError):
+    """A figure or table can't be made or written; the text says why."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from viewer.state.scale import limits
+from viewer.state.words import asked_words, bar_words
+
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from viewer.state.attended import Attended
@@ -31,26 +35,57 @@ class Heads:
         Number of heads of each layer.
     layer_names
         Of each layer.
+    grid
+        Rows and columns of every map.
     colormap
         As in `DisplayValue`.
     shown
         The head whose overlay is shown (head None: the whole layer).
     title, label
         As in `Overlay`.
+    scale_label
+        Which colour scale it is: "one scale for all heads", or "each head its own scale".
+    shared
+        Whether that is one scale for all heads.
     """
 
     maps: npt.NDArray[np.float32] | None
     vmax: npt.NDArray[np.float32]
     heads: tuple[int, ...]
     layer_names: tuple[str, ...]
+    grid: tuple[int, int]
     colormap: str
     shown: HeadRef
     title: str
     label: str
+    scale_label: str
+    shared: bool
 
 
 def heads(
     document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue
 ) -> Heads | None:
     """Describe the heads panel; None while the document has no record."""
-    raise NotImplementedError
+    record = document.record
+    if record is None:
+        return None
+    counts = tuple(layer.heads for layer in record.layers)
+    shared = display.scale == "shared"
+    query = selection.query
+    return Heads(
+        maps=None if found is None else found.maps,
+        vmax=np.ones((len(counts), max(counts)), np.float32)
+        if found is None
+        else limits(found, display.scale),
+        heads=counts,
+        layer_names=tuple(layer.name for layer in record.layers),
+        grid=record.grid,
+        colormap=display.colormap,
+        shown=selection.shown,
+        title="Every head"
+        if query is None or found is None
+        else f"Every head: {asked_words(query, selection.direction)}",
+        label="attention weight" if query is None else bar_words(query, selection.direction),
+        scale_label="one scale for all heads" if shared else "each head its own scale",
+        shared=shared,
+    )

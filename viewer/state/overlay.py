@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from viewer.state.scale import limits, plain_end
+from viewer.state.words import asked_words, bar_words, head_words
+
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
+    from viewer.attention.record import AttentionRecord
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue
     from viewer.state.documents import ImageDocument
-    from viewer.state.selection import Query, SelectionValue
+    from viewer.state.selection import Fusion, HeadRef, Query, SelectionValue
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +33,11 @@ class Overlay:
     values
         float32 (R, C), attention weight on each patch; None while no query is selected.
     vmin, vmax
-        Ends of the colour scale, as weights.
+        Ends of the colour scale, as weights; what is above `vmax` has its colour.
     colormap, opacity, show_grid
         As in `DisplayValue`.
     prefix
-        Name and weight of each prefix token for this query.
+        Name and weight of each prefix token for this query; the weight is NaN while no query is selected.
     query, pins
         What to outline; a prefix token has no outline.
     ring
@@ -42,6 +47,12 @@ class Overlay:
         "Layer 3, head 2: what patch (4, 5) attends to".
     label
         Of the colour bar: "attention weight".
+    scale_label
+        Which colour scale it is: "one scale for all heads".
+    whole
+        uint8 (H, W, 3), the picture the model's input was made from.
+    box
+        (left, top, right, bottom) of `seen` in pixels of `whole`, may reach outside it; None if unknown.
     """
 
     seen: npt.NDArray[np.uint8]
@@ -59,10 +70,96 @@ class Overlay:
     ring: tuple[int, int, int, int] | None
     title: str
     label: str
+    scale_label: str
+    whole: npt.NDArray[np.uint8]
+    box: tuple[float, float, float, float] | None
 
 
 def overlay(
     document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue
 ) -> Overlay | None:
     """Describe the image panel; None while the document has no record."""
-    raise NotImplementedError
+    record = document.record
+    if record is None:
+        return None
+    values, vmax = None, 1.0
+    prefix = np.full(record.prefix_tokens, np.nan, np.float32)
+    if found is not None:
+        values = fused(found.maps[selection.shown.layer], selection.shown, selection.fusion)
+        prefix = fused(found.prefix[selection.shown.layer], selection.shown, selection.fusion)
+        vmax = _end(found, values, selection.shown, display)
+    query = selection.query
+    return Overlay(
+        seen=_seen(document, record),
+        patch_px=record.patch_px,
+        grid=record.grid,
+        values=values,
+        vmin=0.0,
+        vmax=vmax,
+        colormap=display.colormap,
+        opacity=display.opacity,
+        show_grid=display.grid,
+        prefix=tuple(zip(record.layout.prefix_names, prefix.tolist(), strict=True)),
+        query=query,
+        pins=selection.pins,
+        ring=_ring(query, display.ring, record.grid),
+        title=title(record, found, selection),
+        label="attention weight" if query is None else bar_words(query, selection.direction),
+        scale_label="one scale for all heads" if display.scale == "shared" else "this head's own scale",
+        whole=document.image.pixels,
+        box=record.box,
+    )
+
+
+def fused(heads: npt.NDArray[np.float32], shown: HeadRef, fusion: Fusion) -> npt.NDArray[np.float32]:
+    """Return one head's array, or all heads of the layer fused; those that the layer lacks are left out.
+
+    Parameters
+    ----------
+    heads
+        float32 (most heads, ...), NaN where the layer has no such head.
+    """
+    if shown.head is not None:
+        return heads[shown.head]
+    there = np.isfinite(heads.reshape(len(heads), -1)).all(axis=1)
+    if heads[0].size == 0 or not there.any():
+        return heads[0]
+    return getattr(heads[there], fusion)(axis=0)
+
+
+def title(record: AttentionRecord, found: Attended | None, selection: SelectionValue) -> str:
+    """Say which map is shown, or what to do to see one."""
+    words = head_words(record, selection.shown, selection.fusion)
+    if selection.query is None:
+        return f"{words}: point at a patch to see what it attends to"
+    if found is None:
+        return f"{words}: which patches attend to the query is known once all heads are measured"
+    pooling = record.layers[selection.shown.layer].kind == "pool"
+    return f"{words}: {asked_words(selection.query, selection.direction, pooling)}"
+
+
+def _end(found: Attended, values: npt.NDArray[np.float32], shown: HeadRef, display: DisplayValue) -> float:
+    """Return the upper end of the overlay's colour scale, the heads panel's own for the same head."""
+    if shown.head is not None or display.scale == "shared":
+        return float(limits(found, display.scale)[shown.layer, shown.head or 0])
+    peak = float(values.max())
+    return peak if peak > 0 else plain_end(peak)
+
+
+def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.uint8]:
+    """Return the model's input; grey where a preprocessed tensor was given and no picture is known."""
+    if record.seen is not None:
+        return record.seen
+    return np.full((*record.input_size, 3), 128, np.uint8)
+
+
+def _ring(query: Query | None, hops: int, grid: tuple[int, int]) -> tuple[int, int, int, int] | None:
+    if hops <= 0 or not isinstance(query, tuple):
+        return None
+    row, column = query
+    return (
+        max(row - hops, 0),
+        max(column - hops, 0),
+        min(row + hops + 1, grid[0]),
+        min(column + hops + 1, grid[1]),
+    )

@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from viewer.state.words import PROTOCOLS, query_words
+
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
+    from viewer.attention.record import AttentionRecord
+    from viewer.attention.sweep import RecordMeasures
     from viewer.state.attended import Attended
-    from viewer.state.display import DisplayValue
+    from viewer.state.display import DisplayValue, Protocol, Unit
     from viewer.state.documents import ImageDocument
     from viewer.state.selection import HeadRef, SelectionValue
 
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """The scatter, ready to paint: one dot a head.
+    """The scatter, ready to paint: one dot a head, none for layers without a distance (attention pooling).
 
     Attributes
     ----------
     layer, head
         int64 (dots,).
     distance
-        float64 (dots,), mean over all patch queries, in the chosen unit and protocol.
+        float64 (dots,), mean over all patch queries, in the chosen unit and protocol; NaN where no query is
+        defined.
     query_distance
-        float64 (dots,), of the selected query alone; None while none is selected.
+        float64 (dots,), of the selected query alone; None while none is selected, for a prefix token (it has
+        no place to measure from) and while the views show who attends to the query.
     prefix_mass
         float64 (dots,), mean attention on prefix tokens, 0 to 1.
     uniform
         Distance under uniform attention, in the same unit and protocol.
+    uniform_query
+        The same for the selected query alone (a corner is far from more patches than the centre); None
+        where `query_distance` is.
     convolution
-        float64 (layers,), distance of a uniform square as wide as 1, 2, 3, ... stacked 3x3 convolutions reach.
+        float64 (layers,), distance of a uniform square as wide as 1, 2, 3, ... stacked 3x3 convolutions
+        reach.
+    layers
+        Number of layers, those without dots included.
     shown
         The head to emphasize.
-    title, x_label, y_label, uniform_label, convolution_label
-        With unit and protocol.
+    unit, protocol
+        As in `DisplayValue`.
+    title, x_label, y_label, uniform_label, convolution_label, query_label
+        With unit and protocol; `query_label` is empty where `query_distance` is None.
     """
 
     layer: npt.NDArray[np.int64]
@@ -45,17 +61,104 @@ class Scatter:
     query_distance: npt.NDArray[np.float64] | None
     prefix_mass: npt.NDArray[np.float64]
     uniform: float
+    uniform_query: float | None
     convolution: npt.NDArray[np.float64]
+    layers: int
     shown: HeadRef
+    unit: Unit
+    protocol: Protocol
     title: str
     x_label: str
     y_label: str
     uniform_label: str
     convolution_label: str
+    query_label: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Dots:
+    """What of the scatter does not depend on the selection; arrays as in `Scatter`."""
+
+    layer: npt.NDArray[np.int64]
+    head: npt.NDArray[np.int64]
+    distance: npt.NDArray[np.float64]
+    per_query: npt.NDArray[np.float64]  # (dots, R * C)
+    prefix_mass: npt.NDArray[np.float64]
+    uniform: float
+    convolution: npt.NDArray[np.float64]
 
 
 def scatter(
     document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue
 ) -> Scatter | None:
     """Describe the scatter; None until the document is measured."""
-    raise NotImplementedError
+    record, measures = document.record, document.measures
+    if record is None or measures is None:
+        return None
+    dots = _dots(record, measures, display.protocol, display.unit)
+    of_query, uniform_query, query_label = None, None, ""
+    query = None if found is None or found.direction == "to" else found.query
+    if isinstance(query, tuple):
+        of_query = dots.per_query[:, query[0] * record.grid[1] + query[1]]
+        uniform_query = _uniform_query(record, query, display.protocol, display.unit)
+        query_label = query_words(query)
+    words = PROTOCOLS[display.protocol]
+    return Scatter(
+        layer=dots.layer,
+        head=dots.head,
+        distance=dots.distance,
+        query_distance=of_query,
+        prefix_mass=dots.prefix_mass,
+        uniform=dots.uniform,
+        uniform_query=uniform_query,
+        convolution=dots.convolution,
+        layers=len(record.layers),
+        shown=selection.shown,
+        unit=display.unit,
+        protocol=display.protocol,
+        title="How far each head reaches",
+        x_label="layer",
+        y_label=f"mean attention distance ({display.unit}), {words}",
+        uniform_label="uniform attention",
+        convolution_label="3x3 convolutions, stacked",
+        query_label=query_label,
+    )
+
+
+def _patch(record: AttentionRecord, unit: Unit) -> tuple[float, float]:
+    return record.patch_px if unit == "px" else (1.0, 1.0)
+
+
+def _uniform_query(record: AttentionRecord, query: tuple[int, int], protocol: Protocol, unit: Unit) -> float:
+    from viewer.attention.reference import uniform_query_distance
+
+    return uniform_query_distance(record.grid, _patch(record, unit), query, record.prefix_tokens, protocol)
+
+
+@lru_cache(maxsize=2)
+def _dots(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol, unit: Unit) -> _Dots:
+    """Read the measures; kept for the last two, since every hover asks again."""
+    from viewer.attention.reference import convolution_distances, uniform_distance
+
+    rows = [
+        (index, measured)
+        for index, measured in enumerate(measures.layers)
+        if np.isfinite(measured.prefix_mass).any()
+    ]
+
+    def column(per_layer: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+        return np.concatenate(per_layer) if per_layer else np.empty(0)
+
+    heads = [measured.prefix_mass.shape[0] for _, measured in rows]
+    patch = _patch(record, unit)
+    return _Dots(
+        layer=np.repeat([index for index, _ in rows], heads).astype(np.int64),
+        head=column([np.arange(count) for count in heads]).astype(np.int64),
+        distance=column([measured.distance(protocol, unit) for _, measured in rows]),
+        per_query=np.concatenate([measured.query_distance(protocol, unit) for _, measured in rows])
+        if rows
+        else np.empty((0, record.grid[0] * record.grid[1])),
+        prefix_mass=column([measured.mean_prefix_mass() for _, measured in rows]),
+        uniform=uniform_distance(record.grid, patch, record.prefix_tokens, protocol),
+        convolution=convolution_distances(record.grid, patch, len(record.layers)),
+    )

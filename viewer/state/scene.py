@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 
 from psygnal import Signal
 
+from viewer.state.attended import attended
+from viewer.state.heads import heads
+from viewer.state.overlay import overlay
+from viewer.state.readout import readout
+from viewer.state.scatter import scatter
+from viewer.state.selection import fitted
+
 if TYPE_CHECKING:
     from viewer.state.attended import Attended
     from viewer.state.display import Display, DisplayValue
@@ -31,23 +38,95 @@ class SceneValue:
     readout: str = ""
 
 
-def compose(document: ImageDocument | None, selection: SelectionValue, display: DisplayValue) -> SceneValue:
-    """Compute the views of one document; what the window, `render` and every export draw."""
-    raise NotImplementedError
+def compose(
+    document: ImageDocument | None,
+    selection: SelectionValue,
+    display: DisplayValue,
+    before: SceneValue | None = None,
+) -> SceneValue:
+    """Compute the views of one document; what the window, `render` and every export draw.
+
+    Parameters
+    ----------
+    document
+        May lack a record or measures; the views that need them are then None.
+    selection
+        What of it the record does not have is left out (see `viewer.state.selection.fitted`).
+    display
+        Settings.
+    before
+        An earlier moment, of which is kept what still holds.
+    """
+    if document is None or document.record is None:
+        return SceneValue(document, selection, display)
+    selection = fitted(selection, document.record)
+    found = _attended(document, selection, before)
+    parts = (document, found, selection, display)
+    return SceneValue(
+        document=document,
+        selection=selection,
+        display=display,
+        attended=found,
+        overlay=overlay(*parts),
+        heads=heads(*parts),
+        scatter=scatter(*parts),
+        readout=readout(*parts),
+    )
+
+
+def _attended(
+    document: ImageDocument, selection: SelectionValue, before: SceneValue | None
+) -> Attended | None:
+    """Return the attention of the query, computed only where the earlier moment does not hold it."""
+    query, direction = selection.query, selection.direction
+    if query is None:
+        return None
+    old = None if before is None else before.attended
+    if (
+        old is not None
+        and before.document is not None
+        and before.document.record is document.record
+        and (old.query, old.direction) == (query, direction)
+    ):
+        return old
+    return attended(document, query, direction)
 
 
 class Scene:
     """The observable moment. `changed` carries a `SceneValue` after every change of what it is made from.
 
-    Attention of a query is computed again only when document, query or direction changed.
+    Attention of a query is computed again only when document, query or direction changed. A new record makes
+    the selection drop what it does not have.
     """
 
     changed = Signal(object)
 
     def __init__(self, documents: Documents, selection: Selection, display: Display) -> None:
-        raise NotImplementedError
+        self._documents = documents
+        self._selection = selection
+        self._display = display
+        self._value = SceneValue()
+        documents.current_changed.connect(self._take_document)
+        selection.changed.connect(self._compose)
+        display.changed.connect(self._compose)
+        self._take_document()
 
     @property
     def value(self) -> SceneValue:
         """What is shown now."""
-        raise NotImplementedError
+        return self._value
+
+    def _take_document(self) -> None:
+        document = self._documents.current
+        if document is not None and document.record is not None:
+            before = self._selection.value
+            self._selection.fit(document.record)
+            if self._selection.value != before:
+                return  # the selection spoke, and the moment was composed with it
+        self._compose()
+
+    def _compose(self) -> None:
+        self._value = compose(
+            self._documents.current, self._selection.value, self._display.value, self._value
+        )
+        self.changed.emit(self._value)

@@ -1,0 +1,48 @@
+"""The colour scale that the overlay and the heads panel share."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from viewer.state.attended import Attended
+    from viewer.state.display import Scale
+
+SHARED_QUANTILE = 0.9
+"""Share of the heads whose strongest patch lies within the shared colour scale."""
+
+_STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+def limits(found: Attended, scale: Scale) -> npt.NDArray[np.float32]:
+    """Return the upper end of each head's colour scale, float32 (layers, most heads), all above 0.
+
+    ``shared`` is one end for every layer and head, so equal colours are equal weights anywhere: nine heads of
+    ten fit into it whole, and the strongest tenth saturates. The largest weight of all would not do, since a
+    single head that looks at one patch only (weights near 1) would leave every other map black; a share of
+    all weights would not do either, since most weights are near 0 in any head. The end is rounded up to a
+    plain number, which a person can read off the bar and which does not flicker while the mouse moves.
+
+    ``per head`` is each head's own strongest patch: shows faint structure, hides that a head attends to
+    nothing, and is therefore never the default.
+    """
+    peaks = found.peaks
+    if scale == "per head":
+        return np.where(peaks > 0, peaks, np.float32(1))
+    there = peaks[np.isfinite(peaks)]
+    end = plain_end(float(np.quantile(there, SHARED_QUANTILE))) if there.size else 1.0
+    return np.full(peaks.shape, end, np.float32)
+
+
+def plain_end(value: float) -> float:
+    """Round up to a number of one or two plain digits: 0.0374 gives 0.04; what is not above 0 gives 1."""
+    if not value > 0:
+        return 1.0
+    decade = 10.0 ** math.floor(math.log10(value))
+    step = next((step for step in _STEPS if value <= step * decade * (1 + 1e-6)), 10.0)
+    return min(float(f"{step * decade:.2g}"), 1.0)

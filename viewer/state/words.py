@@ -1,0 +1,67 @@
+"""The names that titles, labels and the read-out share."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from viewer.attention.record import AttentionRecord
+    from viewer.state.display import Protocol
+    from viewer.state.selection import Direction, Fusion, HeadRef, Query
+
+_TOKENS = {"cls": "class token", "dist": "distillation token"}
+
+PROTOCOLS: dict[Protocol, str] = {
+    "renormalized": "renormalized over patches",
+    "original": "original protocol, prefix tokens count as 0",
+}
+"""What each protocol of the attention distance is called beside a number."""
+
+
+def token_words(name: str) -> str:
+    """Return what a prefix token is called: "class token", "register 1", or its own name."""
+    register = re.fullmatch(r"reg(\d+)", name)
+    return f"register {register[1]}" if register else _TOKENS.get(name, name)
+
+
+def query_words(query: Query) -> str:
+    """Return what a query is called: "patch (4, 5)" or "the class token"."""
+    if isinstance(query, str):
+        words = token_words(query)
+        return words if words.startswith("register") else f"the {words}"
+    return f"patch ({query[0]}, {query[1]})"
+
+
+def prefix_words(names: Sequence[str]) -> str:
+    """Return what a model's prefix tokens are called together: "the class token and 4 registers"."""
+    registers = [name for name in names if re.fullmatch(r"reg\d+", name)]
+    parts = [query_words(name) for name in names if name not in registers]
+    if registers:
+        parts.append(f"{len(registers)} registers" if len(registers) > 1 else "the register")
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def head_words(record: AttentionRecord, shown: HeadRef, fusion: Fusion) -> str:
+    """Return what is shown: "Layer 3, head 2" or "Layer 3, mean of 6 heads"."""
+    layer = record.layers[shown.layer]
+    pooling = " (attention pooling)" if layer.kind == "pool" else ""
+    if shown.head is not None:
+        return f"Layer {shown.layer}{pooling}, head {shown.head}"
+    if layer.heads == 1:
+        return f"Layer {shown.layer}{pooling}, its one head"
+    return f"Layer {shown.layer}{pooling}, {fusion} of {layer.heads} heads"
+
+
+def asked_words(query: Query, direction: Direction, pooling: bool = False) -> str:
+    """Return what a map answers: "what patch (4, 5) attends to"."""
+    if direction == "to":
+        return f"which patches attend to {query_words(query)}"
+    return f"what {'the pooling query' if pooling else query_words(query)} attends to"
+
+
+def bar_words(query: Query, direction: Direction) -> str:
+    """Return the label of the colour bar."""
+    return "attention weight" if direction == "from" else f"attention weight on {query_words(query)}"

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, Union
+
+import numpy as np
+
+from viewer.attention.scores import storage_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
+    import torch
     from torch import Tensor
 
     from viewer.attention.layout import Query, TokenLayout
+    from viewer.attention.scores import Scratch, SoftmaxRows
 
 LayerKind = Literal["self", "pool"]
 """`self`: patches attend to patches. `pool`: a learned query gathers all tokens (attention pooling)."""
+
+Rows = Union[slice, "list[int]"]
+"""Token indices of some queries."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +48,35 @@ class Verdict:
 
 
 class Scores(Protocol):
-    """What the softmax was made from (`QueryKeyScores`), or only its result (`WeightScores`)."""
+    """What the softmax was made from (`QueryKeyScores`), or only its result (`WeightScores`).
+
+    Attributes
+    ----------
+    heads, queries, keys
+        Counts, prefix tokens included.
+    how
+        "query-key" or "weights".
+    device
+        Where the tensors live.
+    tensors
+        Everything kept in memory.
+    """
 
     heads: int
     queries: int
     keys: int
-    how: str  # "query-key" or "weights"
+    how: str
+    device: torch.device
+    tensors: tuple[Tensor, ...]
 
-    def weights(self, rows: slice | list[int]) -> Tensor:
+    def weights(self, rows: Rows) -> Tensor:
         """Return attention weights of some queries, float32 (heads, rows, keys), each row summing to 1."""
+
+    def column(self, key: int, log_normalizer: Tensor | None) -> Tensor:
+        """Return how much every query attends to one key, float32 (heads, queries)."""
+
+    def softmax_rows(self, rows: slice, scratch: Scratch) -> SoftmaxRows:
+        """Return weights of a chunk of queries with their entropy and normalizer, for sweeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +112,11 @@ class AttentionLayer:
         """Number of heads."""
         return self.scores.heads
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that queries, keys, bias or weights keep alive, in bytes."""
+        return storage_bytes(self.scores.tensors)
+
     def weights(self, query: Query) -> npt.NDArray[np.float32]:
         """Return what one query attends to, float32 (heads, keys), each row summing to 1.
 
@@ -96,5 +129,18 @@ class AttentionLayer:
         return self.scores.weights([token])[:, 0].cpu().numpy()
 
     def matrix(self, head: int) -> npt.NDArray[np.float32]:
-        """Return the whole attention matrix of one head, float32 (queries, keys); it is built on demand."""
-        raise NotImplementedError
+        """Return the whole attention matrix of one head, float32 (queries, keys); it is built on demand.
+
+        Raises
+        ------
+        LookupError
+            If there is no such head.
+        """
+        if not 0 <= head < self.heads:
+            raise LookupError(f"There is no head {head}; layer {self.index} has {self.heads}.")
+        whole = np.empty((self.scores.queries, self.scores.keys), np.float32)
+        rows = 128  # few enough that the other heads, which come along, stay small
+        for start in range(0, len(whole), rows):
+            chunk = slice(start, start + rows)
+            whole[chunk] = self.scores.weights(chunk)[head].cpu().numpy()
+        return whole

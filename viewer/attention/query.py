@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from viewer.attention.layer import AttentionLayer
     from viewer.attention.layout import Query
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import RecordMeasures
@@ -24,7 +27,8 @@ def attention_from(record: AttentionRecord, query: Query) -> tuple[npt.NDArray[n
     LookupError
         If there is no such query.
     """
-    raise NotImplementedError
+    record.layout.token(query)
+    return tuple(_row(layer, query) for layer in record.layers)
 
 
 def attention_to(
@@ -37,4 +41,16 @@ def attention_to(
     LookupError
         If there is no such key.
     """
-    raise NotImplementedError
+    columns = []
+    for layer, measured in zip(record.layers, measures.layers, strict=True):
+        normalizer = measured.log_normalizer
+        if normalizer is not None:
+            normalizer = torch.from_numpy(normalizer).to(layer.scores.device)
+        column = layer.scores.column(layer.key_layout.token(key), normalizer)
+        columns.append(column.cpu().numpy())
+    return tuple(columns)
+
+
+def _row(layer: AttentionLayer, query: Query) -> npt.NDArray[np.float32]:
+    token = 0 if layer.scores.queries == 1 else layer.query_layout.token(query)
+    return layer.scores.weights([token])[:, 0].cpu().numpy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from viewer.attention.scores import storage_bytes
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -126,3 +128,8 @@ class AttentionRecord:
     def verified(self) -> bool:
         """Whether every layer is verified and the tap left the model's output as it was."""
         return self.output_unchanged is not False and all(layer.verdict.verified for layer in self.layers)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that queries, keys, biases and weights keep alive, in bytes; shared memory counts once."""
+        return storage_bytes(tensor for layer in self.layers for tensor in layer.scores.tensors)

@@ -3,43 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from viewer.attention.distance import Metric, Protocol, Unit
+from viewer.attention.scores import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import numpy.typing as npt
+    from torch import Tensor
 
+    from viewer.attention.layer import AttentionLayer
     from viewer.attention.record import AttentionRecord
 
-Protocol = Literal["renormalized", "original"]
-Unit = Literal["px", "patches"]
+# A chunk's weights should stay in the processor's cache between the passes over them.
+_CHUNK_BYTES = 4 << 20
+_FEWEST_ROWS, _MOST_ROWS = 16, 256
 
 
 @dataclass(frozen=True, eq=False)
 class LayerMeasures:
     """Per-query measures of one layer, over patch queries in row-major order; float32 (heads, R * C).
 
+    Where the queries have no patch grid (attention pooling) the second axis is all queries in token order,
+    and the distances are NaN.
+
     Attributes
     ----------
     distance_sum
-        Sum over patch keys of attention times Euclidean distance, in input pixels (the `original` protocol).
+        Sum over patch keys of attention times distance, in input pixels (the `original` protocol).
     distance_sum_patches
         The same with distances in patches (row and column steps count 1 each).
-    prefix_mass
-        Attention on prefix keys.
+    patch_mass, prefix_mass
+        Attention on patch keys and on prefix keys. Both are kept since 1 minus one of them has no digits left
+        where it is small.
     entropy
         ``-sum A log A`` over all keys, prefix keys included, in nats.
     keys
         Number of keys, prefix keys included.
     log_normalizer
-        float32 (heads, queries), logarithm of each row's softmax denominator, for all queries; None where the
-        record holds weights. Columns of the matrix are built from it.
+        float32 (heads, queries), logarithm of each row's softmax denominator, for all queries in token order;
+        None where the record holds weights. Columns of the matrix are built from it.
     """
 
     distance_sum: npt.NDArray[np.float32]
     distance_sum_patches: npt.NDArray[np.float32]
+    patch_mass: npt.NDArray[np.float32]
     prefix_mass: npt.NDArray[np.float32]
     entropy: npt.NDArray[np.float32]
     keys: int
@@ -47,23 +60,46 @@ class LayerMeasures:
 
     def distance(self, protocol: Protocol, unit: Unit = "px") -> npt.NDArray[np.float64]:
         """Return the mean attention distance of each head, float64 (heads,); NaN where no row is defined."""
-        raise NotImplementedError
+        found = self.query_distance(protocol, unit)
+        defined = np.isfinite(found)
+        count = defined.sum(axis=1)
+        total = np.where(defined, found, 0.0).sum(axis=1)
+        return np.divide(total, count, out=np.full(len(found), np.nan), where=count > 0)
 
     def query_distance(self, protocol: Protocol, unit: Unit = "px") -> npt.NDArray[np.float64]:
         """Return the attention distance of each query, float64 (heads, R * C); NaN where undefined."""
-        raise NotImplementedError
+        found = (self.distance_sum if unit == "px" else self.distance_sum_patches).astype(np.float64)
+        if protocol == "original":
+            return found
+        return np.divide(found, self.patch_mass, out=np.full_like(found, np.nan), where=self.patch_mass > 0)
 
     def undefined_rows(self) -> npt.NDArray[np.int64]:
-        """Return how many queries put no attention on patches, int64 (heads,)."""
-        raise NotImplementedError
+        """Return how many queries put no attention on patches, int64 (heads,).
+
+        Under `renormalized` their distance is undefined, and they are left out of the mean.
+        """
+        return (self.patch_mass == 0).sum(axis=1)
 
     def mean_entropy(self) -> npt.NDArray[np.float64]:
         """Return mean row entropy of each head in nats, float64 (heads,)."""
-        raise NotImplementedError
+        return self.entropy.mean(axis=1, dtype=np.float64)
+
+    def normalized_entropy(self) -> npt.NDArray[np.float64]:
+        """Return mean row entropy over the logarithm of the number of keys (prefix keys in), float64 (heads,).
+
+        Uniform attention gives 1; NaN where there is only one key.
+        """
+        if self.keys == 1:
+            return np.full(len(self.entropy), np.nan)
+        return self.mean_entropy() / np.log(self.keys)
+
+    def effective_tokens(self) -> npt.NDArray[np.float64]:
+        """Return the exponential of the mean row entropy (prefix keys in), float64 (heads,)."""
+        return np.exp(self.mean_entropy())
 
     def mean_prefix_mass(self) -> npt.NDArray[np.float64]:
         """Return mean attention on prefix keys of each head, float64 (heads,)."""
-        raise NotImplementedError
+        return self.prefix_mass.mean(axis=1, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +110,10 @@ class RecordMeasures:
 
 
 def measure_record(
-    record: AttentionRecord, step: Callable[[str, float | None], None] | None = None
+    record: AttentionRecord,
+    step: Callable[[str, float | None], None] | None = None,
+    *,
+    metric: Metric = "euclidean",
 ) -> RecordMeasures:
     """Measure every head of every layer.
 
@@ -84,5 +123,101 @@ def measure_record(
         Of any backend.
     step
         Told of progress between chunks; may raise to stop (see `viewer.backends.model.Job.step`).
+    metric
+        Of the distances: "chebyshev" counts the hops of a stack of 3x3 convolutions.
     """
-    raise NotImplementedError
+    count = len(record.layers)
+
+    def measure(at: int) -> LayerMeasures:
+        def report(share: float) -> None:
+            if step is not None:
+                step(f"Measuring layer {at + 1} of {count}", (at + share) / count)
+
+        return _measure_layer(record.layers[at], metric, report)
+
+    return RecordMeasures(tuple(measure(at) for at in range(count)))
+
+
+class _Sums(NamedTuple):
+    """What a sweep adds up, each float32 (heads, queries) on the scores' device, in token order."""
+
+    pixels: Tensor
+    patches: Tensor
+    patch_mass: Tensor
+    prefix_mass: Tensor
+    entropy: Tensor
+    log_normalizer: Tensor
+
+
+def _measure_layer(layer: AttentionLayer, metric: Metric, report: Callable[[float], None]) -> LayerMeasures:
+    scores = layer.scores
+    block = _DistanceBlock(layer, metric)
+    size = (len(_Sums._fields), scores.heads, scores.queries)
+    sums = _Sums(*torch.zeros(size, dtype=torch.float32, device=scores.device))
+    rows = _chunk_rows(scores.heads, scores.keys)
+    scratch = Scratch(scores.heads, min(rows, scores.queries), scores.keys, scores.device)
+    for start in range(0, scores.queries, rows):
+        report(start / scores.queries)
+        _sweep_chunk(layer, block, slice(start, min(start + rows, scores.queries)), sums, scratch)
+    found = _Sums(*torch.stack(sums).cpu().numpy())
+    order = layer.query_layout.patch_tokens if layer.query_layout.grid != (0, 0) else slice(None)
+    missing = np.float32(0 if block.placed else np.nan)
+    return LayerMeasures(
+        distance_sum=found.pixels[:, order] + missing,
+        distance_sum_patches=found.patches[:, order] + missing,
+        patch_mass=found.patch_mass[:, order],
+        prefix_mass=found.prefix_mass[:, order],
+        entropy=found.entropy[:, order],
+        keys=scores.keys,
+        log_normalizer=found.log_normalizer if scores.how == "query-key" else None,
+    )
+
+
+def _sweep_chunk(
+    layer: AttentionLayer, block: _DistanceBlock, rows: slice, sums: _Sums, scratch: Scratch
+) -> None:
+    weights, entropy, log_normalizer = layer.scores.softmax_rows(rows, scratch)
+    sums.entropy[:, rows] = entropy
+    if log_normalizer is not None:
+        sums.log_normalizer[:, rows] = log_normalizer
+    sums.patch_mass[:, rows] = torch.matmul(weights, block.on_patches)
+    sums.prefix_mass[:, rows] = weights[:, :, block.prefix].sum(dim=-1)
+    if not block.placed:
+        return
+    product = scratch.take(0, weights.shape[1])
+    sums.pixels[:, rows] = torch.mul(weights, block.between(rows), out=product).sum(dim=-1)
+    if block.square:
+        sums.patches[:, rows] = sums.pixels[:, rows] / block.patch_px[0]
+    else:
+        in_patches = block.between(rows, block.patch_px)
+        sums.patches[:, rows] = torch.mul(weights, in_patches, out=product).sum(dim=-1)
+
+
+class _DistanceBlock:
+    """Distances between some queries and all keys of one layer, and which keys are patches."""
+
+    def __init__(self, layer: AttentionLayer, metric: Metric) -> None:
+        device = layer.scores.device
+        self._queries = torch.from_numpy(layer.query_layout.positions).to(device)
+        self._keys = torch.from_numpy(layer.key_layout.positions).to(device)
+        self._metric = metric
+        self.placed = layer.query_layout.grid != (0, 0) and layer.key_layout.grid != (0, 0)
+        self.patch_px = layer.query_layout.patch_px
+        self.square = self.patch_px[0] == self.patch_px[1]
+        self.on_patches = self._keys.isfinite().all(dim=1).to(torch.float32)
+        self.prefix = torch.from_numpy(layer.key_layout.prefix_tokens).to(device)
+
+    def between(self, rows: slice, step: tuple[float, float] = (1.0, 1.0)) -> Tensor:
+        """Return float32 (rows, keys), each axis in units of `step` pixels; 0 where a token has no place."""
+        y = (self._queries[rows, None, 0] - self._keys[None, :, 0]).div_(step[0])
+        x = (self._queries[rows, None, 1] - self._keys[None, :, 1]).div_(step[1])
+        if self._metric == "chebyshev":
+            far = torch.maximum(y.abs_(), x.abs_())
+        else:
+            far = y.square_().addcmul_(x, x).sqrt_()
+        return far.nan_to_num_(0.0)
+
+
+def _chunk_rows(heads: int, keys: int) -> int:
+    """Return how many queries to take at once: about 128 in usual models."""
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, _CHUNK_BYTES // (4 * heads * keys)))

@@ -1,0 +1,91 @@
+"""What a person asked for, frozen: which model to open, what to export."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+ImageSize = int | tuple[int, int] | str | None
+"""Height and width in pixels, one number for a square, ``"whole"``, or None for the model's own."""
+
+View = Literal["overlay", "heads", "scatter", "all"]
+Ground = Literal["light", "dark", "transparent"]
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A model to open; the parameters of `viewer.backends.opening.open_model`."""
+
+    model: str
+    weights: str | None = None
+    image_size: ImageSize = None
+    device: str = "auto"
+
+    @property
+    def title(self) -> str:
+        """What a person calls it: the file's name, or the model's."""
+        name = Path(self.model).name or self.model
+        return f"{name} with {Path(self.weights).name}" if self.weights else name
+
+
+@dataclass(frozen=True)
+class FigureRequest:
+    """A figure to make.
+
+    Attributes
+    ----------
+    view
+        Which of the views.
+    path
+        Where to; its suffix is the format. None puts a picture on the clipboard.
+    scale
+        Pixels of a PNG for each pixel at 96 dots per inch, 1 to 4.
+    title
+        Whether the title line is drawn.
+    ground
+        What is behind the figure.
+    """
+
+    view: View = "overlay"
+    path: Path | None = None
+    scale: int = 2
+    title: bool = True
+    ground: Ground = "light"
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """A table of the measures to write; the suffix of `path` is the format."""
+
+    path: Path = field(default_factory=Path)
+
+
+def size_text(size: ImageSize) -> str:
+    """Write an input size as a person types it: ``"224x320"``, ``"whole"``, or nothing for the model's own."""
+    if size is None:
+        return ""
+    if isinstance(size, tuple):
+        return f"{size[0]}x{size[1]}"
+    return str(size)
+
+
+def parse_size(text: str) -> ImageSize:
+    """Read an input size: ``"518"``, ``"224x320"`` (height first), ``"whole"``, or nothing.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these; the message says what is taken.
+    """
+    text = text.strip().lower()
+    if not text:
+        return None
+    if text == "whole":
+        return "whole"
+    found = re.fullmatch(r"(\d+)(?:\s*[x×]\s*(\d+))?", text)
+    if found is None or not all(int(side) for side in found.groups() if side):
+        raise ValueError(f"{text!r} is no input size; write 518, 224x320 (height first) or whole.")
+    height = int(found[1])
+    return (height, int(found[2])) if found[2] else height

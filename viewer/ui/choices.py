@@ -1,0 +1,91 @@
+"""The choices a person has, each one a field of state; menus and controls both offer them from this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from viewer.state.display import Display
+from viewer.state.selection import Selection
+
+# The names of `viewer.state.colormaps.COLORMAPS`, a test holds them equal: importing that file would load the colour
+# tables before the window is on the screen.
+_COLORMAPS = ("viridis", "cividis", "inferno", "magma", "plasma", "batlow")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice.
+
+    Attributes
+    ----------
+    field
+        Name of the field in `SelectionValue` or `DisplayValue`.
+    label
+        What is chosen.
+    tip
+        What it means, in a sentence.
+    options
+        Each value with the words for it.
+    """
+
+    field: str
+    label: str
+    tip: str
+    options: tuple[tuple[str, str], ...]
+
+
+SELECTION_CHOICES = (
+    Choice(
+        "direction",
+        "Direction",
+        "Whether the map shows what the query attends to, or which patches attend to it.",
+        (("from", "what it attends to"), ("to", "who attends to it")),
+    ),
+    Choice(
+        "fusion",
+        "Heads together",
+        "How the heads of a layer become one map where no single head is selected.",
+        (("mean", "mean of heads"), ("max", "maximum of heads"), ("min", "minimum of heads")),
+    ),
+)
+DISPLAY_CHOICES = (
+    Choice(
+        "colormap",
+        "Colours",
+        "Perceptually even colour maps, safe for colour-blind readers.",
+        tuple((name, name) for name in _COLORMAPS),
+    ),
+    Choice(
+        "scale",
+        "Colour scale",
+        "One scale for all heads keeps a faint head faint; per head stretches each to its own maximum.",
+        (("shared", "shared by all heads"), ("per head", "each head its own")),
+    ),
+    Choice(
+        "unit",
+        "Distance in",
+        "Unit of the attention distance: pixels of the model's input, or patches.",
+        (("px", "pixels"), ("patches", "patches")),
+    ),
+    Choice(
+        "protocol",
+        "Protocol",
+        "Renormalized: of the attention spent on patches, how far does it go. Original: as published, attention on "
+        "prefix tokens counts as distance 0.",
+        (("renormalized", "renormalized"), ("original", "original")),
+    ),
+    Choice(
+        "theme", "Theme", "Colours and type size.", (("light", "light"), ("dark", "dark"), ("talk", "talk"))
+    ),
+)
+
+
+def chosen(holder: Selection | Display, choice: Choice) -> Any:
+    """Return the value that is chosen now."""
+    return getattr(holder.value, choice.field)
+
+
+def choose(holder: Selection | Display, choice: Choice, value: str) -> None:
+    """Choose a value."""
+    holder.set(replace(holder.value, **{choice.field: value}))

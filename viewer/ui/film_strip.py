@@ -1,0 +1,171 @@
+"""The film strip: every open picture with its state; a click shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QListWidget,
+    QListWidgetItem,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from viewer.ui.pictures import reduced
+
+if TYPE_CHECKING:
+    from viewer.state.documents import Documents, ImageDocument
+
+_THUMBNAIL = QSize(72, 54)
+_STATUS = {
+    "waiting": "waits for the model",
+    "running": "the model is looking…",
+    "measuring": "measuring distances…",
+    "done": "",
+    "failed": "",
+}
+
+
+class _Frame(QWidget):
+    """One picture of the strip."""
+
+    closed = Signal()
+
+    def __init__(self, document: ImageDocument) -> None:
+        super().__init__()
+        self._thumbnail = QLabel()
+        self._thumbnail.setFixedWidth(_THUMBNAIL.width())
+        self._thumbnail.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._thumbnail.setPixmap(reduced(document.image.pixels, _THUMBNAIL, self.devicePixelRatioF()))
+        self._name = QLabel()
+        self._state = QLabel()
+        self._state.setProperty("kind", "faint")
+        for label in (self._name, self._state):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        close = QToolButton()
+        close.setText("✕")
+        close.setAutoRaise(True)
+        close.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        close.setToolTip(f"Close {document.image.name}")
+        close.setAccessibleName(f"Close {document.image.name}")
+        close.clicked.connect(self.closed)
+        words = QVBoxLayout()
+        words.setSpacing(0)
+        words.addStretch(1)
+        words.addWidget(self._name)
+        words.addWidget(self._state)
+        words.addStretch(1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(4, 4, 2, 4)
+        row.addWidget(self._thumbnail)
+        row.addLayout(words, 1)
+        row.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
+        self.tell(document)
+
+    def tell(self, document: ImageDocument) -> None:
+        """Say how far the work on the picture is."""
+        self._name.setText(document.image.name)
+        notes = document.image.notes + (document.record.notes if document.record else ())
+        state = document.problem or _STATUS[document.status] or "; ".join(notes) or _size(document)
+        self._state.setText(state)
+        kind = "bad" if document.problem else "faint"
+        if self._state.property("kind") != kind:
+            self._state.setProperty("kind", kind)
+            self._state.style().polish(self._state)
+        lines = [str(document.image.path or document.image.name), _size(document), document.problem, *notes]
+        self.setToolTip("\n".join(line for line in lines if line))
+
+
+class FilmStrip(QListWidget):
+    """The pictures that are open, a view of `Documents`.
+
+    Signals
+    -------
+    close_asked
+        A picture is to be closed; carries its key.
+    retry_asked
+        A failed picture was double-clicked: its work is to be tried again.
+    """
+
+    close_asked = Signal(int)
+    retry_asked = Signal(int)
+
+    def __init__(self, documents: Documents, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._documents = documents
+        self._items: dict[int, QListWidgetItem] = {}
+        self.setAccessibleName("Open pictures")
+        self.setToolTip("Drop pictures anywhere on the window. Delete closes one, double-click tries a failed one again.")
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
+        self.setMinimumWidth(120)
+        documents.changed.connect(self._tell)
+        documents.current_changed.connect(self._mark)
+        self.currentItemChanged.connect(self._show)
+        self.itemDoubleClicked.connect(lambda item: self.retry_asked.emit(_key(item)))
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """Return a size that leaves the views most of the window."""
+        return QSize(200, 400)
+
+    def close_current(self) -> None:
+        """Ask for the marked picture to be closed."""
+        if self.currentItem() is not None:
+            self.close_asked.emit(_key(self.currentItem()))
+
+    def _tell(self, key: int) -> None:
+        document = self._documents.get(key)
+        if document is None:
+            self._remove(key)
+        elif key in self._items:
+            self.itemWidget(self._items[key]).tell(document)
+        else:
+            self._add(document)
+
+    def _add(self, document: ImageDocument) -> None:
+        frame = _Frame(document)
+        frame.closed.connect(lambda: self.close_asked.emit(document.key))
+        item = QListWidgetItem()
+        item.setData(Qt.ItemDataRole.UserRole, document.key)
+        item.setData(Qt.ItemDataRole.AccessibleTextRole, document.image.name)
+        item.setSizeHint(QSize(100, max(frame.sizeHint().height(), _THUMBNAIL.height() + 10)))
+        self._items[document.key] = item
+        self.blockSignals(True)
+        self.addItem(item)
+        self.setItemWidget(item, frame)
+        self.blockSignals(False)
+
+    def _remove(self, key: int) -> None:
+        item = self._items.pop(key, None)
+        if item is not None:
+            # The list would mark a neighbour of its own choice and show it; which one is current is state's to say.
+            self.blockSignals(True)
+            self.takeItem(self.row(item))
+            self.blockSignals(False)
+
+    def _mark(self, document: ImageDocument | None) -> None:
+        item = self._items.get(document.key) if document else None
+        if item is not None and item is not self.currentItem():
+            self.blockSignals(True)
+            self.setCurrentItem(item)
+            self.blockSignals(False)
+            self.scrollToItem(item)
+
+    def _show(self, item: QListWidgetItem | None) -> None:
+        if item is not None:
+            self._documents.show(_key(item))
+
+
+def _key(item: QListWidgetItem) -> int:
+    return item.data(Qt.ItemDataRole.UserRole)
+
+
+def _size(document: ImageDocument) -> str:
+    height, width = document.image.pixels.shape[:2]
+    return f"{width} × {height} px"

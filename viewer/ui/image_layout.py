@@ -1,0 +1,146 @@
+"""Where the image panel puts title, prefix tokens, picture, colour bar and inset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, QSizeF
+
+from viewer.state.words import token_words
+
+if TYPE_CHECKING:
+    from PySide6.QtGui import QFontMetricsF
+
+    from viewer.state.overlay import Overlay
+
+_WORST_TITLE = "Layer 10 (attention pooling), mean of 16 heads: what patch (10, 10) attends to"
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """Boxes in the widget's own coordinates.
+
+    Attributes
+    ----------
+    title
+        Up to two lines of text.
+    chips
+        For each prefix token its name, text without the weight, and box.
+    picture
+        The picture, its corners on whole device pixels.
+    bar
+        Of the colour bar; numbers and label are to its right.
+    label
+        Box of the colour bar's label, which is painted turned by 90 degrees.
+    inset
+        Of the whole picture in small; None where it is switched off or there is no room.
+    caption
+        One line below the picture.
+    """
+
+    title: QRectF
+    chips: tuple[tuple[str, str, QRectF], ...]
+    picture: QRectF
+    bar: QRectF
+    label: QRectF
+    inset: QRectF | None
+    caption: QRectF
+
+    def patch_at(self, position: QPointF, grid: tuple[int, int]) -> tuple[int, int] | None:
+        """Return the patch (row, column) under a position, None outside the picture."""
+        if not self.picture.contains(position):
+            return None
+        row = int((position.y() - self.picture.top()) / self.picture.height() * grid[0])
+        column = int((position.x() - self.picture.left()) / self.picture.width() * grid[1])
+        return min(row, grid[0] - 1), min(column, grid[1] - 1)
+
+    def chip_at(self, position: QPointF) -> str | None:
+        """Return the prefix token whose box is under a position."""
+        return next((name for name, _, box in self.chips if box.contains(position)), None)
+
+    def cells(self, grid: tuple[int, int], box: tuple[float, float, float, float]) -> QRectF:
+        """Return where the patches (top, left, bottom, right), ends exclusive, are painted."""
+        height, width = self.picture.height() / grid[0], self.picture.width() / grid[1]
+        top, left, bottom, right = box
+        return QRectF(
+            self.picture.left() + left * width,
+            self.picture.top() + top * height,
+            (right - left) * width,
+            (bottom - top) * height,
+        )
+
+
+def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF, inset: bool) -> ImageLayout:
+    """Divide the panel.
+
+    Parameters
+    ----------
+    size
+        Of the panel.
+    ratio
+        Device pixels per logical pixel.
+    overlay
+        What is to be painted; only its shapes and names matter.
+    metrics
+        Of the theme's ordinary type.
+    inset
+        Whether the whole picture is wanted.
+    """
+    line, em = metrics.height(), metrics.averageCharWidth()
+    margin = round(0.8 * em)
+    width = max(size.width() - 2 * margin, 10.0)
+    title_width = metrics.horizontalAdvance(_WORST_TITLE) * 1.08  # bold is wider
+    title = QRectF(margin, margin / 2, width, line * (1 if title_width <= width else 2))
+    chips, chips_bottom = _chips(overlay, metrics, QRectF(margin, title.bottom(), width, line))
+    beside = metrics.horizontalAdvance("≥ 0.00015") + 2.2 * line + margin
+    top = chips_bottom + margin / 2
+    room = QRectF(margin, top, width - beside - margin, size.height() - top - line - margin)
+    picture = _fit(room, overlay.seen.shape, ratio)
+    whole = overlay.whole.shape
+    place = _inset(picture, beside, size.width(), whole, em) if inset and overlay.box is not None else None
+    bar_bottom = picture.bottom() if place is None else place.top() - line
+    bar = QRectF(picture.right() + margin, picture.top(), line * 0.9, bar_bottom - picture.top())
+    label = QRectF(bar.left() + beside - line - margin, bar.top(), line, bar.height())
+    caption = QRectF(margin, size.height() - line - margin / 2, width, line)
+    return ImageLayout(title, chips, picture, bar, label, place, caption)
+
+
+def _fit(room: QRectF, shape: tuple[int, ...], ratio: float) -> QRectF:
+    """Return the largest box of the picture's proportions in the middle of a room, on whole device pixels."""
+    factor = min(max(room.width(), 8) / shape[1], max(room.height(), 8) / shape[0])
+    width, height = (max(int(side * factor * ratio), 1) / ratio for side in (shape[1], shape[0]))
+    left = int((room.left() + max(room.width() - width, 0) / 2) * ratio) / ratio
+    top = int((room.top() + max(room.height() - height, 0) / 2) * ratio) / ratio
+    return QRectF(left, top, width, height)
+
+
+def _inset(picture: QRectF, beside: float, panel: float, shape: tuple[int, ...], em: float) -> QRectF | None:
+    """Return a box in the lower right, beside the picture; None where it would leave the bar no room."""
+    left = picture.right() + 0.8 * em
+    room = min(panel - left - 0.8 * em, max(beside, 24 * em), picture.width() * 0.5)
+    factor = min(room / shape[1], picture.height() * 0.3 / shape[0])
+    width, height = shape[1] * factor, shape[0] * factor
+    if picture.height() - height < 16 * em or min(width, height) < 3 * em:
+        return None
+    return QRectF(left, picture.bottom() - height, width, height)
+
+
+def _chips(
+    overlay: Overlay, metrics: QFontMetricsF, row: QRectF
+) -> tuple[tuple[tuple[str, str, QRectF], ...], float]:
+    """Put one box for each prefix token on as many rows as they need; returns them and where they end."""
+    if not overlay.prefix:
+        return (), row.bottom()
+    em, gap = metrics.averageCharWidth(), metrics.averageCharWidth()
+    height = row.height() * 1.25
+    found, x, y = [], row.left(), row.top() + 2
+    long = sum(metrics.horizontalAdvance(token_words(name)) + 14 * em for name, _ in overlay.prefix)
+    for name, _ in overlay.prefix:
+        text = token_words(name) if long <= row.width() else name
+        width = metrics.horizontalAdvance(f"{text} 0.00015") + 3.2 * em
+        if x > row.left() and x + width > row.right():
+            x, y = row.left(), y + height + 2
+        found.append((name, text, QRectF(x, y, width, height)))
+        x += width + gap
+    return tuple(found), y + height

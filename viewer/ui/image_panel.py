@@ -1,0 +1,265 @@
+"""The picture as the model saw it, under the attention of the selected head."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSize, QSizeF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from viewer.state.colormaps import rgba
+from viewer.state.palette import palette as palette_of
+from viewer.state.scale import ticks
+from viewer.ui.image_layout import ImageLayout, lay_out
+from viewer.ui.marks import bar_image, font, frame, rgba_image
+from viewer.ui.pictures import picture, reduced
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QEvent
+    from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent
+
+    from viewer.state.display import Display
+    from viewer.state.overlay import Overlay
+    from viewer.state.palette import Palette
+    from viewer.state.selection import Query, Selection
+
+
+class ImagePanel(QWidget):
+    """Paints an `Overlay`; the mouse hovers and pins queries.
+
+    Parameters
+    ----------
+    selection
+        Told what the mouse points at and clicks on.
+    display
+        Read for the theme at the start.
+    """
+
+    def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._selection = selection
+        self._palette = palette_of(display.value.theme)
+        self._overlay: Overlay | None = None
+        self._layout: ImageLayout | None = None
+        self._photo: QPixmap | None = None
+        self._small: QPixmap | None = None
+        self._inset = True
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setAccessibleName("Picture with attention")
+
+    def sizeHint(self) -> QSize:
+        """Return a comfortable size."""
+        return QSize(620, 620)
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the least size at which patches can be pointed at."""
+        return QSize(240, 240)
+
+    def paint(self, overlay: Overlay | None) -> None:
+        """Show a description, or that there is nothing to show."""
+        before = self._overlay
+        self._overlay = overlay
+        if overlay is None or before is None or _shape(overlay) != _shape(before):
+            self._layout = None
+        if overlay is None or before is None or overlay.seen is not before.seen:
+            self._photo = None
+        if overlay is None or before is None or overlay.whole is not before.whole:
+            self._small = None
+        self.update()
+
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours and another type size."""
+        self._palette = palette
+        self._layout = self._photo = self._small = None
+        self.update()
+
+    def set_inset(self, shown: bool) -> None:
+        """Show the whole picture in small, with a box around what the model saw of it, or do not."""
+        self._inset = shown
+        self._layout = self._photo = self._small = None
+        self.update()
+
+    # -- the mouse ---------------------------------------------------------------------------------------
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Look at the query under the mouse."""
+        self._selection.hover(self._query_at(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """Look at nothing."""
+        self._selection.hover(None)
+        super().leaveEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Pin the query under the mouse, or take its pin away; with Ctrl beside the others."""
+        query = self._query_at(event.position())
+        if event.button() != Qt.MouseButton.LeftButton or query is None:
+            super().mousePressEvent(event)
+        elif query in self._selection.value.pins:
+            self._selection.unpin(query)
+        elif event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            self._selection.add_pin(query)
+        else:
+            self._selection.pin(query)
+
+    def _query_at(self, position: QPointF) -> Query | None:
+        if self._overlay is None:
+            return None
+        layout = self._laid_out(self._overlay)
+        return layout.patch_at(position, self._overlay.grid) or layout.chip_at(position)
+
+    # -- painting ----------------------------------------------------------------------------------------
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Divide the panel anew."""
+        self._layout = self._photo = self._small = None
+        super().resizeEvent(event)
+
+    def _laid_out(self, overlay: Overlay) -> ImageLayout:
+        if self._layout is None:
+            metrics = QFontMetricsF(font(self._palette))
+            size, ratio = QSizeF(self.size()), self.devicePixelRatioF()
+            self._layout = lay_out(size, ratio, overlay, metrics, self._inset)
+        return self._layout
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the description."""
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(self._palette.ground))
+        painter.setFont(font(self._palette))
+        overlay = self._overlay
+        if overlay is None:
+            painter.setPen(QColor(self._palette.faint))
+            painter.drawText(
+                QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, "Nothing to show of this picture yet"
+            )
+            return
+        layout = self._laid_out(overlay)
+        self._paint_title(painter, overlay, layout)
+        self._paint_chips(painter, overlay, layout)
+        self._paint_picture(painter, overlay, layout)
+        self._paint_marks(painter, overlay, layout)
+        if overlay.values is not None:
+            self._paint_bar(painter, overlay, layout)
+        if layout.inset is not None:
+            self._paint_inset(painter, overlay, layout.inset)
+        self._paint_caption(painter, overlay, layout)
+
+    def _paint_title(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        painter.setFont(font(self._palette, bold=True))
+        painter.setPen(QColor(self._palette.text))
+        painter.drawText(
+            layout.title, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, overlay.title
+        )
+        painter.setFont(font(self._palette))
+
+    def _paint_chips(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        weights = dict(overlay.prefix)
+        for name, text, box in layout.chips:
+            marked = name == overlay.query or name in overlay.pins
+            pen = QPen(QColor(self._palette.accent if marked else self._palette.faint), 2 if marked else 1)
+            painter.setPen(pen)
+            painter.setBrush(QColor(self._palette.panel))
+            painter.drawRoundedRect(box.adjusted(1, 1, -1, -1), box.height() / 4, box.height() / 4)
+            side = box.height() * 0.45
+            swatch = QRectF(box.left() + side * 0.7, box.center().y() - side / 2, side, side)
+            weight, number = weights[name], ""
+            if math.isfinite(weight):
+                colour = rgba(np.float32([weight]), overlay.vmax, overlay.colormap)[0]
+                painter.fillRect(swatch, QColor(*colour[:3].tolist()))
+                number = f" {weight:.3g}"
+            painter.setPen(QColor(self._palette.text))
+            words = box.adjusted(side * 2.2, 0, 0, 0)
+            painter.drawText(words, Qt.AlignmentFlag.AlignVCenter, text + number)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+
+    def _paint_picture(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        ratio = self.devicePixelRatioF()
+        if self._photo is None:
+            size = (layout.picture.size() * ratio).toSize()
+            self._photo = QPixmap.fromImage(picture(overlay.seen)).scaled(
+                size,
+                Qt.AspectRatioMode.IgnoreAspectRatio,
+                Qt.TransformationMode.SmoothTransformation,
+            )
+            self._photo.setDevicePixelRatio(ratio)
+        painter.drawPixmap(layout.picture.topLeft(), self._photo)
+        if overlay.values is None:
+            return
+        # Nearest neighbour: one even patch of colour for one weight.
+        painter.setOpacity(overlay.opacity)
+        painter.drawImage(layout.picture, rgba_image(rgba(overlay.values, overlay.vmax, overlay.colormap)))
+        painter.setOpacity(1.0)
+
+    def _paint_marks(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        rows, columns = overlay.grid
+        if overlay.show_grid:
+            painter.setPen(QPen(QColor(255, 255, 255, 110), 0))
+            for row in range(rows + 1):
+                cell = layout.cells(overlay.grid, (row, 0, row, columns))
+                painter.drawLine(cell.topLeft(), cell.topRight())
+            for column in range(columns + 1):
+                cell = layout.cells(overlay.grid, (0, column, rows, column))
+                painter.drawLine(cell.topLeft(), cell.bottomLeft())
+        if overlay.ring is not None:
+            ring = layout.cells(overlay.grid, overlay.ring)
+            frame(painter, ring, self._palette.convolution, 1.8, Qt.PenStyle.DashLine)
+        marks = [(pin, 1.2) for pin in overlay.pins if pin != overlay.query]
+        for query, width in [*marks, (overlay.query, 2.0)]:
+            if isinstance(query, tuple):
+                row, column = query
+                box = layout.cells(overlay.grid, (row, column, row + 1, column + 1))
+                frame(painter, box, self._palette.accent, width)
+
+    def _paint_bar(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        bar, line = layout.bar, layout.label.width()
+        painter.drawImage(bar, bar_image(overlay.colormap, upright=True))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(QColor(self._palette.faint), 0))
+        painter.drawRect(bar)
+        largest = max([float(overlay.values.max()), *(weight for _, weight in overlay.prefix)])
+        most = max(2, min(6, int(bar.height() / (1.8 * line))))
+        painter.setPen(QColor(self._palette.text))
+        for share, text in ticks(overlay.vmax, largest, most):
+            y = min(max(bar.bottom() - share * bar.height(), bar.top() + line / 2), bar.bottom() - line / 2)
+            numbers = QRectF(bar.right() + line * 0.25, y - line / 2, bar.width() * 10, line)
+            painter.drawText(numbers, Qt.AlignmentFlag.AlignVCenter, text)
+        self._paint_upright(painter, layout.label, f"{overlay.label}, {overlay.scale_label}")
+
+    def _paint_upright(self, painter: QPainter, box: QRectF, text: str) -> None:
+        """Write from the bottom of a box to its top, cut with an ellipsis where it is too long."""
+        painter.save()
+        painter.translate(box.left(), box.bottom())
+        painter.rotate(-90)
+        words = QFontMetricsF(painter.font()).elidedText(text, Qt.TextElideMode.ElideRight, box.height())
+        painter.drawText(QRectF(0, 0, box.height(), box.width()), Qt.AlignmentFlag.AlignCenter, words)
+        painter.restore()
+
+    def _paint_inset(self, painter: QPainter, overlay: Overlay, place: QRectF) -> None:
+        if self._small is None:
+            self._small = reduced(overlay.whole, place.size().toSize(), self.devicePixelRatioF())
+        painter.drawPixmap(place, self._small, QRectF(self._small.rect()))
+        factor = place.width() / overlay.whole.shape[1]
+        left, top, right, bottom = (side * factor for side in overlay.box)
+        box = QRectF(place.left() + left, place.top() + top, right - left, bottom - top)
+        painter.setClipRect(place.adjusted(-3, -3, 3, 3))
+        frame(painter, box, self._palette.accent, 1.5)
+        painter.setClipping(False)
+
+    def _paint_caption(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        painter.setFont(font(self._palette, 0.9))
+        painter.setPen(QColor(self._palette.faint))
+        metrics = QFontMetricsF(painter.font())
+        text = metrics.elidedText(overlay.caption, Qt.TextElideMode.ElideRight, layout.caption.width())
+        painter.drawText(layout.caption, Qt.AlignmentFlag.AlignVCenter, text)
+
+
+def _shape(overlay: Overlay) -> tuple[object, ...]:
+    """Return all of a description that decides where things are put."""
+    names = tuple(name for name, _ in overlay.prefix)
+    return overlay.seen.shape, overlay.whole.shape, overlay.box is None, names

@@ -1,0 +1,135 @@
+"""The quiet place where the window says what went wrong: a few lines, never a dialog in the way."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+# Beyond this the oldest goes: a folder of broken files must not fill the memory with labels.
+_MOST = 50
+_LINES_SHOWN = 4
+
+
+class Message(QFrame):
+    """One sentence, with its details where there are any.
+
+    Parameters
+    ----------
+    text
+        What a person reads.
+    details
+        A traceback or the like; shown on demand.
+    """
+
+    dismissed = Signal()
+
+    def __init__(self, text: str, details: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "message")
+        self.text, self.details = text, details
+        label = QLabel(text)
+        label.setWordWrap(True)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        line = QHBoxLayout()
+        line.addWidget(label, 1)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(8, 3, 4, 3)
+        whole.addLayout(line)
+        if details:
+            self._add_details(line, whole)
+        line.addWidget(_button("✕", "Dismiss this message", self.dismissed.emit))
+
+    def _add_details(self, line: QHBoxLayout, whole: QVBoxLayout) -> None:
+        shown = QPlainTextEdit(self.details)
+        shown.setReadOnly(True)
+        shown.setMaximumHeight(160)
+        shown.hide()
+        whole.addWidget(shown)
+        line.addWidget(
+            _button("Details", "Show what happened", lambda: shown.setVisible(shown.isHidden()))
+        )
+        line.addWidget(_button("Copy details", "Copy them for a bug report", self.copy_details))
+
+    def copy_details(self) -> None:
+        """Put text and details on the clipboard."""
+        QGuiApplication.clipboard().setText(f"{self.text}\n\n{self.details}")
+
+
+class Messages(QScrollArea):
+    """The messages that are shown, latest first; gone from sight while there are none."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Messages")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        inside = QWidget()
+        self._list = QVBoxLayout(inside)
+        self._list.setContentsMargins(4, 4, 4, 0)
+        self._list.setSpacing(3)
+        self.setWidget(inside)
+        self._shown: list[Message] = []
+        self.hide()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is said now, latest first."""
+        return tuple(message.text for message in self._shown)
+
+    def say(self, text: str, details: str = "") -> None:
+        """Show a message; the same sentence is not said twice."""
+        for message in [message for message in self._shown if message.text == text]:
+            self._remove(message)
+        message = Message(text, details)
+        message.dismissed.connect(lambda: self._remove(message))
+        self._shown.insert(0, message)
+        self._list.insertWidget(0, message)
+        for old in self._shown[_MOST:]:
+            self._remove(old)
+        self._fit()
+
+    def clear(self) -> None:
+        """Dismiss everything."""
+        for message in list(self._shown):
+            self._remove(message)
+
+    def _remove(self, message: Message) -> None:
+        if message in self._shown:
+            self._shown.remove(message)
+            self._list.removeWidget(message)
+            message.deleteLater()
+            self._fit()
+
+    def _fit(self) -> None:
+        """Be as tall as the first few messages."""
+        self.setVisible(bool(self._shown))
+        shown = self._shown[:_LINES_SHOWN]
+        width = max(self.viewport().width() - 8, 200)
+        heights = [max(message.heightForWidth(width), message.sizeHint().height()) for message in shown]
+        self.setFixedHeight(sum(heights) + 3 * len(heights) + 6)
+        self.verticalScrollBar().setValue(0)
+
+
+def _button(text: str, tip: str, clicked: object) -> QToolButton:
+    button = QToolButton()
+    button.setText(text)
+    button.setToolTip(tip)
+    button.setAccessibleName(tip)
+    button.setAutoRaise(True)
+    button.clicked.connect(clicked)
+    return button

@@ -1,0 +1,195 @@
+"""The controls above the views: which head, which direction, and how it is painted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSlider, QSpinBox, QToolBar, QWidget
+
+from viewer.state.moves import choose as choose_head
+from viewer.state.selection import HeadRef
+from viewer.ui.choices import DISPLAY_CHOICES, SELECTION_CHOICES, Choice, choose, chosen
+
+if TYPE_CHECKING:
+    from viewer.state.display import Display, DisplayValue
+    from viewer.state.documents import Documents, ImageDocument
+    from viewer.state.selection import Selection, SelectionValue
+
+_ARROWS = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down)
+_MOST_RINGS = 13
+_FUSIONS = ("mean", "max", "min")
+
+
+class KeepsArrows(QObject):
+    """Lets a control use the arrow keys while it has the focus; elsewhere they move the query."""
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        """Claim arrow keys before they become shortcuts."""
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
+            if plain and event.key() in _ARROWS:
+                event.accept()
+                return True
+        return False
+
+
+class HeadControls(QObject):
+    """Layer and head, as two lists."""
+
+    def __init__(self, bar: QToolBar, documents: Documents, selection: Selection) -> None:
+        super().__init__(bar)
+        self._documents, self._selection = documents, selection
+        self._layers: tuple[int, ...] = ()
+        self.layer = _combo(bar, "Layer", "Layer, numbered from 0 in forward order. Keys [ and ]")
+        self.head = _combo(bar, "Head", "One head, or all heads of the layer as one map. Keys , and .")
+        self.layer.activated.connect(self._choose_layer)
+        self.head.activated.connect(self._choose_head)
+        documents.current_changed.connect(self._tell_document)
+        selection.changed.connect(self._tell)
+        self._tell_document(documents.current)
+
+    def _tell_document(self, document: ImageDocument | None) -> None:
+        record = document.record if document else None
+        layers = tuple(layer.heads for layer in record.layers) if record else ()
+        if layers != self._layers:
+            self._layers = layers
+            _fill(self.layer, [str(index) for index in range(len(layers))])
+        self.layer.setEnabled(bool(layers))
+        self.head.setEnabled(bool(layers))
+        self._tell(self._selection.value)
+
+    def _tell(self, value: SelectionValue) -> None:
+        if value.head.layer >= len(self._layers):
+            return
+        heads = self._layers[value.head.layer]
+        if self.head.count() != len(_FUSIONS) + heads:
+            _fill(self.head, [f"{name} of {heads} heads" for name in _FUSIONS] + [str(i) for i in range(heads)])
+        with QSignalBlocker(self.layer), QSignalBlocker(self.head):
+            self.layer.setCurrentIndex(value.head.layer)
+            head = value.head.head
+            self.head.setCurrentIndex(_FUSIONS.index(value.fusion) if head is None else len(_FUSIONS) + head)
+
+    def _choose_layer(self, layer: int) -> None:
+        self._choose(HeadRef(layer, self._selection.value.head.head))
+
+    def _choose_head(self, place: int) -> None:
+        if place < len(_FUSIONS):
+            self._selection.set(replace(self._selection.value, fusion=_FUSIONS[place]))
+        head = None if place < len(_FUSIONS) else place - len(_FUSIONS)
+        self._choose(HeadRef(self._selection.value.head.layer, head))
+
+    def _choose(self, shown: HeadRef) -> None:
+        document = self._documents.current
+        if document is not None and document.record is not None:
+            self._selection.set(choose_head(self._selection.value, document.record, shown))
+
+
+class ChoiceBox(QComboBox):
+    """A choice as a list."""
+
+    def __init__(self, choice: Choice, holder: Selection | Display) -> None:
+        super().__init__()
+        self._choice, self._holder = choice, holder
+        for value, words in choice.options:
+            self.addItem(words, value)
+        self.setToolTip(f"{choice.label}. {choice.tip}")
+        self.setAccessibleName(choice.label)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.activated.connect(self._choose)
+        holder.changed.connect(self._tell)
+        self._tell(holder.value)
+
+    def _choose(self, place: int) -> None:
+        choose(self._holder, self._choice, self.itemData(place))
+
+    def _tell(self, _: object) -> None:
+        with QSignalBlocker(self):
+            self.setCurrentIndex(max(self.findData(chosen(self._holder, self._choice)), 0))
+
+
+class OverlayControls(QObject):
+    """Opacity, patch borders and the ring of convolutions."""
+
+    def __init__(self, bar: QToolBar, display: Display) -> None:
+        super().__init__(bar)
+        self._display = display
+        self.opacity = QSlider(Qt.Orientation.Horizontal)
+        self.opacity.setRange(0, 100)
+        self.opacity.setFixedWidth(90)
+        self.grid = QCheckBox("Grid")
+        self.ring = QSpinBox()
+        self.ring.setRange(0, _MOST_RINGS)
+        self.ring.setSpecialValueText("none")
+        _add(bar, "Opacity", self.opacity, "Opacity of the overlay")
+        _add(bar, "", self.grid, "Draw the borders of the patches")
+        _add(bar, "Convolutions", self.ring, "Outline what this many stacked 3x3 convolutions could reach from the query")
+        self.opacity.valueChanged.connect(lambda percent: self._set(opacity=percent / 100))
+        self.grid.toggled.connect(lambda on: self._set(grid=on))
+        self.ring.valueChanged.connect(lambda count: self._set(ring=count))
+        display.changed.connect(self._tell)
+        self._tell(display.value)
+
+    def _set(self, **changes: object) -> None:
+        self._display.set(replace(self._display.value, **changes))
+
+    def _tell(self, value: DisplayValue) -> None:
+        with QSignalBlocker(self.opacity), QSignalBlocker(self.grid), QSignalBlocker(self.ring):
+            self.opacity.setValue(round(value.opacity * 100))
+            self.grid.setChecked(value.grid)
+            self.ring.setValue(value.ring)
+
+
+def build_toolbar(documents: Documents, selection: Selection, display: Display) -> QToolBar:
+    """Return the bar of controls, each following state and setting it."""
+    bar = QToolBar("Controls")
+    bar.setObjectName("controls")
+    bar.setMovable(False)
+    bar.toggleViewAction().setEnabled(False)
+    bar.heads = HeadControls(bar, documents, selection)
+    direction = next(choice for choice in SELECTION_CHOICES if choice.field == "direction")
+    _add(bar, "Show", ChoiceBox(direction, selection))
+    bar.addSeparator()
+    bar.overlay = OverlayControls(bar, display)
+    for field in ("colormap", "scale"):
+        _add_choice(bar, field, display)
+    bar.addSeparator()
+    for field in ("unit", "protocol"):
+        _add_choice(bar, field, display)
+    keeps = KeepsArrows(bar)
+    for control in bar.findChildren(QWidget):
+        if isinstance(control, QComboBox | QSlider | QSpinBox):
+            control.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+            control.installEventFilter(keeps)
+    return bar
+
+
+def _add_choice(bar: QToolBar, field: str, display: Display) -> None:
+    choice = next(choice for choice in DISPLAY_CHOICES if choice.field == field)
+    _add(bar, choice.label, ChoiceBox(choice, display))
+
+
+def _add(bar: QToolBar, label: str, control: QWidget, tip: str = "") -> None:
+    if tip:
+        control.setToolTip(tip)
+        control.setAccessibleName(label or tip)
+    if label:
+        words = QLabel(label)
+        words.setProperty("kind", "faint")
+        bar.addWidget(words)
+    bar.addWidget(control)
+
+
+def _combo(bar: QToolBar, label: str, tip: str) -> QComboBox:
+    combo = QComboBox()
+    combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    _add(bar, label, combo, tip)
+    return combo
+
+
+def _fill(combo: QComboBox, words: list[str]) -> None:
+    with QSignalBlocker(combo):
+        combo.clear()
+        combo.addItems(words)

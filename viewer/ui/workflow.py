@@ -1,0 +1,268 @@
+"""From what a person opens to finished documents: which slow work is done next, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from viewer.errors import Cancelled, PatchreachError
+from viewer.state.requests import ModelRequest
+from viewer.ui.jobs import Bug, Jobs, Request
+
+if TYPE_CHECKING:
+    from viewer.attention.record import AttentionRecord
+    from viewer.attention.sweep import RecordMeasures
+    from viewer.backends.model import Job, Model
+    from viewer.images.decode import DecodedImage
+    from viewer.images.preprocess import Preprocessing
+    from viewer.state.documents import Documents, ImageDocument
+
+SAMPLE = ModelRequest("sample")
+_WHOLE_MODELS = {".onnx", ".pt2"}
+_CHECKPOINTS = {".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
+_MOST_OF_A_FOLDER = 64
+_AGAIN = "Double-click it in the film strip to try again."
+
+
+@dataclass(frozen=True)
+class Source:
+    """A picture to open: a file, or bytes under a name; `first` is the one of its drop that is shown."""
+
+    what: Path | bytes
+    name: str
+    first: bool = False
+
+
+class Workflow(QObject):
+    """Opens models and pictures, and takes every picture through the model, the current one first.
+
+    One thing is handed to `Jobs` at a time and the next is chosen only then: so the model comes before the pictures,
+    the picture on the screen before the others, and a second drop waits its turn.
+
+    Signals
+    -------
+    said
+        A sentence for the person.
+    checkpoint_given
+        A file of weights that need an architecture; carries its path.
+    model_opened, image_opened
+        Worth remembering: the request, the path.
+    """
+
+    said = Signal(str)
+    checkpoint_given = Signal(object)
+    model_opened = Signal(object)
+    image_opened = Signal(object)
+
+    def __init__(self, documents: Documents, jobs: Jobs, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._documents, self._jobs = documents, jobs
+        self._sources: deque[Source] = deque()
+        self._folders: deque[Path] = deque()
+        self._wanted: ModelRequest | None = None
+        self._sample_failed = False
+        jobs.free.connect(self._next)
+
+    # What a person asks for
+
+    def open_paths(self, paths: Iterable[Path]) -> None:
+        """Open files and folders, whatever they hold."""
+        first = True
+        models = []
+        for path in paths:
+            kind = path.suffix.lower()
+            if path.is_dir():
+                self._folders.append(path)
+            elif kind in _WHOLE_MODELS:
+                models.append(path)
+            elif kind in _CHECKPOINTS:
+                self.checkpoint_given.emit(path)
+            else:
+                self._sources.append(Source(path, path.name, first))
+                first = False
+        for path in models[:-1]:
+            self.said.emit(f"One model is open at a time: {models[-1].name} is opened, {path.name} is not.")
+        if models:
+            self.open_model(ModelRequest(str(models[-1])))
+        self._sample_failed = False
+        self._next()
+
+    def open_pictures(self, pictures: Iterable[bytes], name: str) -> None:
+        """Open pictures that came as data."""
+        for index, data in enumerate(pictures):
+            self._sources.append(Source(data, name, index == 0))
+        self._sample_failed = False
+        self._next()
+
+    def open_model(self, request: ModelRequest) -> None:
+        """Open a model in place of the one that is open; the latest request wins."""
+        self._jobs.invalidate("model")
+        for document in self._documents.all:
+            if document.status == "running":
+                self._documents.update(document.key, status="waiting")
+        self._wanted = request
+        self._next()
+
+    def set_preprocessing(self, how: Preprocessing) -> None:
+        """Prepare pictures in another way and run them all again."""
+        model = self._documents.model
+        if model is None or how == model.preprocessing:
+            return
+        self._jobs.invalidate("model")
+        self._jobs.submit(
+            Request(
+                "Changing the preprocessing",
+                lambda job: model.with_preprocessing(how),
+                self._documents.set_model,
+                self._say,
+                ("model",),
+            )
+        )
+
+    def retry(self, key: int) -> None:
+        """Try a failed picture again."""
+        document = self._documents.get(key)
+        if document is not None and document.status == "failed":
+            status = "measuring" if document.record else "waiting"
+            self._documents.update(key, status=status, problem="")
+            self._sample_failed = False
+            self._next()
+
+    def close(self, key: int) -> None:
+        """Close a picture; work on it stops."""
+        self._documents.close(key)
+        self._jobs.invalidate(("document", key))
+
+    # What is done next
+
+    def _next(self) -> None:
+        if self._jobs.busy:
+            return
+        current = self._documents.current
+        if self._wanted is not None:
+            self._start_model(self._wanted)
+        elif current is not None and self._startable(current):
+            self._start(current)
+        elif self._folders:
+            self._start_folder(self._folders.popleft())
+        elif self._sources:
+            self._start_source(self._sources.popleft())
+        else:
+            waiting = next(filter(self._startable, self._documents.all), None)
+            if waiting is not None:
+                self._start(waiting)
+
+    def _startable(self, document: ImageDocument) -> bool:
+        if document.status in ("running", "measuring"):
+            return True
+        return document.status == "waiting" and (self._documents.model is not None or not self._sample_failed)
+
+    def _start(self, document: ImageDocument) -> None:
+        model = self._documents.model
+        if model is None:
+            self.said.emit(
+                "No model was open, so the sample model (DINOv2 ViT-S/14) looks at your picture; Ctrl+M opens another."
+            )
+            self.open_model(SAMPLE)
+        elif document.record is not None:
+            self._start_measuring(document, document.record)
+        else:
+            self._start_attending(document, model)
+
+    def _start_model(self, request: ModelRequest) -> None:
+        def work(job: Job) -> Model:
+            from viewer.backends.opening import open_model
+
+            return open_model(request.model, request.weights, request.image_size, request.device, job)
+
+        def done(model: Model) -> None:
+            self._documents.set_model(model)
+            self.model_opened.emit(request)
+
+        def failed(error: PatchreachError) -> None:
+            self._sample_failed = self._documents.model is None
+            self._say(error)
+
+        self._wanted = None
+        self._jobs.submit(Request(f"Opening {request.title}", work, done, failed, ("model",)))
+
+    def _start_folder(self, folder: Path) -> None:
+        def done(found: list[Path]) -> None:
+            if len(found) > _MOST_OF_A_FOLDER:
+                self.said.emit(
+                    f"{folder.name} holds {len(found)} pictures; the first {_MOST_OF_A_FOLDER} are opened. "
+                    "`patchreach study` measures whole folders."
+                )
+            if not found:
+                self.said.emit(f"{folder} holds no pictures.")
+            chosen = found[:_MOST_OF_A_FOLDER]
+            self._sources.extend(Source(path, path.name, path is chosen[0]) for path in chosen)
+
+        self._jobs.submit(Request(f"Looking into {folder.name}", lambda job: _pictures_in(folder, job), done, self._say))
+
+    def _start_source(self, source: Source) -> None:
+        def work(job: Job) -> DecodedImage:
+            from viewer.images.decode import open_image
+
+            return open_image(source.what, source.name)
+
+        def done(image: DecodedImage) -> None:
+            document = self._documents.add(image)
+            if source.first:
+                self._documents.show(document.key)
+            if image.path is not None:
+                self.image_opened.emit(image.path)
+
+        self._jobs.submit(Request(f"Opening {source.name}", work, done, self._say))
+
+    def _start_attending(self, document: ImageDocument, model: Model) -> None:
+        def done(record: AttentionRecord) -> None:
+            self._documents.update(document.key, status="measuring", record=record)
+
+        self._documents.update(document.key, status="running", problem="")
+        self._submit_for(
+            document, f"{model_title(model)} looks at {document.image.name}", lambda job: model.attend(document.image, job), done
+        )
+
+    def _start_measuring(self, document: ImageDocument, record: AttentionRecord) -> None:
+        def work(job: Job) -> RecordMeasures:
+            from viewer.attention.sweep import measure_record
+
+            return measure_record(record, job.step)
+
+        def done(measures: RecordMeasures) -> None:
+            self._documents.update(document.key, status="done", measures=measures)
+
+        self._submit_for(document, f"Measuring {document.image.name}", work, done)
+
+    def _submit_for(self, document: ImageDocument, title: str, work: object, done: object) -> None:
+        def failed(error: PatchreachError) -> None:
+            problem = f"Cancelled. {_AGAIN}" if isinstance(error, Cancelled) else str(error)
+            self._documents.update(document.key, status="failed", problem=problem)
+            if not isinstance(error, Cancelled):
+                self._say(error, document.image.name)
+
+        self._jobs.submit(Request(title, work, done, failed, ("model", ("document", document.key))))
+
+    def _say(self, error: PatchreachError, about: str = "") -> None:
+        if isinstance(error, Cancelled | Bug):
+            return
+        text = str(error)
+        self.said.emit(f"{about}: {text}" if about and about not in text else text)
+
+
+def model_title(model: Model) -> str:
+    """Return what a person calls a model: its name, or its file's."""
+    return Path(model.name).name or model.name
+
+
+def _pictures_in(folder: Path, job: Job) -> list[Path]:
+    from viewer.images.sources import pictures_in
+
+    job.step(f"Looking into {folder.name}")
+    return pictures_in(folder)

@@ -53,6 +53,8 @@ class Overlay:
         uint8 (H, W, 3), the picture the model's input was made from.
     box
         (left, top, right, bottom) of `seen` in pixels of `whole`, may reach outside it; None if unknown.
+    caption
+        One line: the model's input against the whole picture, and what the ring is.
     """
 
     seen: npt.NDArray[np.uint8]
@@ -73,6 +75,7 @@ class Overlay:
     scale_label: str
     whole: npt.NDArray[np.uint8]
     box: tuple[float, float, float, float] | None
+    caption: str
 
 
 def overlay(
@@ -108,6 +111,7 @@ def overlay(
         scale_label="one scale for all heads" if display.scale == "shared" else "this head's own scale",
         whole=document.image.pixels,
         box=record.box,
+        caption=_caption(document, record, display.ring),
     )
 
 
@@ -141,7 +145,8 @@ def title(record: AttentionRecord, found: Attended | None, selection: SelectionV
 def _end(found: Attended, values: npt.NDArray[np.float32], shown: HeadRef, display: DisplayValue) -> float:
     """Return the upper end of the overlay's colour scale, the heads panel's own for the same head."""
     if shown.head is not None or display.scale == "shared":
-        return float(limits(found, display.scale)[shown.layer, shown.head or 0])
+        # By way of its shortest text, so that 0.08 in float32 does not become 0.0799999982.
+        return float(str(limits(found, display.scale)[shown.layer, shown.head or 0]))
     peak = float(values.max())
     return peak if peak > 0 else plain_end(peak)
 
@@ -151,6 +156,22 @@ def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.ui
     if record.seen is not None:
         return record.seen
     return np.full((*record.input_size, 3), 128, np.uint8)
+
+
+def _caption(document: ImageDocument, record: AttentionRecord, hops: int) -> str:
+    height, width = record.input_size
+    rows, columns = record.grid
+    parts = [f"model input {width} × {height} px, {columns} × {rows} patches"]
+    if record.box is not None:
+        whole = document.image.pixels.shape
+        left, top, right, bottom = record.box
+        cut = left > 0.5 or top > 0.5 or right < whole[1] - 0.5 or bottom < whole[0] - 0.5
+        of = f"{right - left:.0f} × {bottom - top:.0f} px of " if cut else "all of "
+        parts.append(f"made from {of}a {whole[1]} × {whole[0]} px picture")
+    if hops > 0:
+        reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"
+        parts.append(f"dashed: what {reach}")
+    return "; ".join(parts)
 
 
 def _ring(query: Query | None, hops: int, grid: tuple[int, int]) -> tuple[int, int, int, int] | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue
     from viewer.state.documents import ImageDocument
-    from viewer.state.selection import SelectionValue
+    from viewer.state.selection import Query, SelectionValue
 
 
 def readout(
@@ -31,7 +31,7 @@ def readout(
     parts = [_of_head(document, record, selection, display)]
     if found is not None:
         parts.append(_of_query(document, record, found, selection, display))
-    parts.append(_warnings(document, record, selection))
+    parts.append(_warnings(document, record, selection, display))
     return " ".join(part for part in parts if part)
 
 
@@ -43,7 +43,7 @@ def _of_head(
     if document.measures is None:
         return f"{words}: still being measured."
     measured = document.measures.layers[selection.shown.layer]
-    if not np.isfinite(measured.prefix_mass).any():
+    if layer.kind == "pool":
         return f"{words}: one learned query gathers all patches, so there is no distance to measure."
     pick = (
         slice(None) if selection.shown.head is None else slice(selection.shown.head, selection.shown.head + 1)
@@ -110,10 +110,12 @@ def _query_distance(
     return px, patches
 
 
-def _warnings(document: ImageDocument, record: AttentionRecord, selection: SelectionValue) -> str:
+def _warnings(
+    document: ImageDocument, record: AttentionRecord, selection: SelectionValue, display: DisplayValue
+) -> str:
     layer = record.layers[selection.shown.layer]
     words = []
-    if document.measures is not None:
+    if document.measures is not None and display.protocol == "renormalized":
         undefined = document.measures.layers[layer.index].undefined_rows()
         head = selection.shown.head
         rows = int(undefined.sum() if head is None else undefined[head])
@@ -142,13 +144,14 @@ def _mean(values: np.ndarray) -> float:
     return float(there.mean()) if there.size else float("nan")
 
 
-def _uniform(record: AttentionRecord, query: object, display: DisplayValue) -> float:
-    from viewer.attention.reference import uniform_distance, uniform_query_distance
+def _uniform(record: AttentionRecord, query: Query | None, display: DisplayValue) -> float:
+    """Return the distance of uniform attention in px, of one patch or as the mean over all."""
+    from viewer.attention.distance import uniform_query_distance
 
-    shape = (record.grid, record.patch_px)
+    places = uniform_query_distance(record.layout, display.protocol)
     if isinstance(query, tuple):
-        return uniform_query_distance(*shape, query, record.prefix_tokens, display.protocol)
-    return uniform_distance(*shape, record.prefix_tokens, display.protocol)
+        return float(places[query[0] * record.grid[1] + query[1]])
+    return float(places.mean())
 
 
 def _far(px: float, patches: float, display: DisplayValue) -> str:

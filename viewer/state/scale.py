@@ -46,3 +46,24 @@ def plain_end(value: float) -> float:
     decade = 10.0 ** math.floor(math.log10(value))
     step = next((step for step in _STEPS if value <= step * decade * (1 + 1e-6)), 10.0)
     return min(float(f"{step * decade:.2g}"), 1.0)
+
+
+def ticks(vmax: float, largest: float, most: int) -> tuple[tuple[float, str], ...]:
+    """Return the numbers beside a colour bar from 0 to `vmax`, as (share of the bar, text).
+
+    Parameters
+    ----------
+    vmax
+        Upper end, above 0.
+    largest
+        Largest weight shown; the end is marked with "≥" if it lies beyond.
+    most
+        How many numbers there is room for.
+    """
+    decade = 10.0 ** math.floor(math.log10(vmax))
+    steps = [factor * scale * decade for scale in (0.01, 0.1, 1.0) for factor in (1, 2, 2.5, 5)]
+    step = next((step for step in steps if vmax / step <= max(most - 1, 1) + 1e-6), vmax)
+    # The end has its own number; one that would touch it gives way.
+    below = [step * i for i in range(math.ceil(vmax / step)) if step * i <= vmax * (1 - 0.7 / max(most, 2))]
+    end = f"{'≥ ' if largest > vmax * (1 + 1e-6) else ''}{vmax:.3g}"
+    return (*((value / vmax, f"{value:.6g}") for value in below), (1.0, end))

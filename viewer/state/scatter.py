@@ -84,7 +84,7 @@ class _Dots:
     distance: npt.NDArray[np.float64]
     per_query: npt.NDArray[np.float64]  # (dots, R * C)
     prefix_mass: npt.NDArray[np.float64]
-    uniform: float
+    uniform: npt.NDArray[np.float64]  # (R * C,)
     convolution: npt.NDArray[np.float64]
 
 
@@ -99,8 +99,9 @@ def scatter(
     of_query, uniform_query, query_label = None, None, ""
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple):
-        of_query = dots.per_query[:, query[0] * record.grid[1] + query[1]]
-        uniform_query = _uniform_query(record, query, display.protocol, display.unit)
+        place = query[0] * record.grid[1] + query[1]
+        of_query = dots.per_query[:, place]
+        uniform_query = float(dots.uniform[place])
         query_label = query_words(query)
     words = PROTOCOLS[display.protocol]
     return Scatter(
@@ -109,7 +110,7 @@ def scatter(
         distance=dots.distance,
         query_distance=of_query,
         prefix_mass=dots.prefix_mass,
-        uniform=dots.uniform,
+        uniform=float(dots.uniform.mean()),
         uniform_query=uniform_query,
         convolution=dots.convolution,
         layers=len(record.layers),
@@ -125,32 +126,21 @@ def scatter(
     )
 
 
-def _patch(record: AttentionRecord, unit: Unit) -> tuple[float, float]:
-    return record.patch_px if unit == "px" else (1.0, 1.0)
-
-
-def _uniform_query(record: AttentionRecord, query: tuple[int, int], protocol: Protocol, unit: Unit) -> float:
-    from viewer.attention.reference import uniform_query_distance
-
-    return uniform_query_distance(record.grid, _patch(record, unit), query, record.prefix_tokens, protocol)
-
-
 @lru_cache(maxsize=2)
 def _dots(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol, unit: Unit) -> _Dots:
     """Read the measures; kept for the last two, since every hover asks again."""
-    from viewer.attention.reference import convolution_distances, uniform_distance
+    from viewer.attention.distance import convolution_distances, uniform_query_distance
 
     rows = [
         (index, measured)
         for index, measured in enumerate(measures.layers)
-        if np.isfinite(measured.prefix_mass).any()
+        if record.layers[index].query_layout.grid == record.grid
     ]
 
     def column(per_layer: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
         return np.concatenate(per_layer) if per_layer else np.empty(0)
 
     heads = [measured.prefix_mass.shape[0] for _, measured in rows]
-    patch = _patch(record, unit)
     return _Dots(
         layer=np.repeat([index for index, _ in rows], heads).astype(np.int64),
         head=column([np.arange(count) for count in heads]).astype(np.int64),
@@ -159,6 +149,6 @@ def _dots(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol,
         if rows
         else np.empty((0, record.grid[0] * record.grid[1])),
         prefix_mass=column([measured.mean_prefix_mass() for _, measured in rows]),
-        uniform=uniform_distance(record.grid, patch, record.prefix_tokens, protocol),
-        convolution=convolution_distances(record.grid, patch, len(record.layers)),
+        uniform=uniform_query_distance(record.layout, protocol, unit),
+        convolution=convolution_distances(record.layout, len(record.layers), unit),
     )

@@ -1,8 +1,8 @@
 """Attention distance: units, protocols, and the references it is read against.
 
-Distances lie between patch centres. Two protocols are in use and differ where there are prefix tokens (class,
-registers): `renormalized` asks how far the attention spent on patches goes; `original` (Dosovitskiy et al. 2020,
-appendix D.7) drops prefix keys without rescaling the row, as in published scatter plots.
+Distances lie between patch centres. Two protocols are in use and differ where there are prefix tokens
+(class, registers): `renormalized` asks how far the attention spent on patches goes; `original` (Dosovitskiy
+et al. 2020, appendix D.7) drops prefix keys without rescaling the row, as in published scatter plots.
 """
 
 from __future__ import annotations
@@ -92,12 +92,8 @@ def convolution_distances(
 
     Convolutions know no prefix tokens, so this holds beside either protocol.
     """
-    return np.array(
-        [
-            uniform_distance(layout, "renormalized", unit, hops=hops, metric=metric)
-            for hops in range(1, layers + 1)
-        ]
-    )
+    reach = range(1, layers + 1)
+    return np.array([uniform_distance(layout, unit=unit, hops=hops, metric=metric) for hops in reach])
 
 
 def _reach(count: int, hops: int | None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

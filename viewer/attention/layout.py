@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,8 +80,8 @@ class TokenLayout:
         )
         if len(placed) == 0:
             return cls(positions, (0, 0), (0.0, 0.0), placed, prefix, names)
-        rows, row_step = _axis(positions[placed, 0], "rows")
-        columns, column_step = _axis(positions[placed, 1], "columns")
+        rows = _axis(positions[placed, 0], "rows")
+        columns = _axis(positions[placed, 1], "columns")
         cells = rows.index * columns.count + columns.index
         if len(placed) != rows.count * columns.count or len(np.unique(cells)) != len(placed):
             raise ValueError(
@@ -89,7 +90,7 @@ class TokenLayout:
         return cls(
             positions=positions,
             grid=(rows.count, columns.count),
-            patch_px=(row_step, column_step),
+            patch_px=(rows.step, columns.step),
             patch_tokens=placed[np.argsort(cells)],
             prefix_tokens=prefix,
             prefix_names=names,
@@ -125,24 +126,28 @@ class TokenLayout:
         return int(query)
 
 
-@dataclass(frozen=True)
-class _Axis:
+# Traced coordinates carry float32 rounding: values closer than this are one coordinate, in pixels.
+_SAME = 0.1
+
+
+class _Axis(NamedTuple):
     index: npt.NDArray[np.int64]
     count: int
+    step: float
 
 
-def _axis(centres: npt.NDArray[np.float32], what: str) -> tuple[_Axis, float]:
-    """Number the distinct coordinates of one axis and return their spacing in pixels."""
-    distinct = np.unique(np.round(centres.astype(np.float64), 2))
-    # Traced coordinates carry float32 rounding: values closer than a tenth of a pixel are one coordinate.
-    keep = np.concatenate([[True], np.diff(distinct) > 0.1])
-    distinct = distinct[keep]
-    index = np.searchsorted(distinct, centres - 0.1).clip(0, len(distinct) - 1)
-    steps = np.diff(distinct)
-    if len(steps) and np.ptp(steps) > 0.2:
-        raise ValueError(
-            f"the {what} of tokens are not evenly spaced: {np.round(distinct[:6], 1).tolist()} ..."
-        )
+def _axis(centres: npt.NDArray[np.float32], what: str) -> _Axis:
+    """Return the place of each coordinate on one axis, and the spacing in pixels."""
+    order = np.argsort(centres, kind="stable")
+    ascending = centres[order].astype(np.float64)
+    starts_new = np.diff(ascending, prepend=ascending[0]) > _SAME
+    index = np.empty(len(centres), np.int64)
+    index[order] = np.cumsum(starts_new)
+    places = np.bincount(index, weights=centres) / np.bincount(index)
+    steps = np.diff(places)
+    if len(steps) and np.ptp(steps) > 2 * _SAME:
+        listing = ", ".join(f"{place:.1f}" for place in places[:6])
+        raise ValueError(f"the {what} of tokens are not evenly spaced; they begin at {listing} pixels")
     # A single row has no spacing; its centre lies half a patch from the border.
-    step = float(steps.mean()) if len(steps) else 2 * float(distinct[0])
-    return _Axis(index.astype(np.int64), len(distinct)), round(step, 3)
+    step = float(steps.mean()) if len(steps) else 2 * float(places[0])
+    return _Axis(index, len(places), round(step, 3))

@@ -85,7 +85,7 @@ class LayerMeasures:
         return self.entropy.mean(axis=1, dtype=np.float64)
 
     def normalized_entropy(self) -> npt.NDArray[np.float64]:
-        """Return mean row entropy over the logarithm of the number of keys (prefix keys in), float64 (heads,).
+        """Return mean row entropy divided by the logarithm of `keys` (prefix keys in), float64 (heads,).
 
         Uniform attention gives 1; NaN where there is only one key.
         """
@@ -104,7 +104,7 @@ class LayerMeasures:
 
 @dataclass(frozen=True, eq=False)
 class RecordMeasures:
-    """Measures of every layer of a record, in layer order; layers without a patch grid on both sides hold NaN."""
+    """Measures of every layer of a record, in layer order."""
 
     layers: tuple[LayerMeasures, ...]
 

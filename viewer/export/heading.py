@@ -1,0 +1,122 @@
+"""What stands above and below a figure: what it shows, of what, and what of it is not verified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewer.export.typesetting import plain, shorten, text_width, wrap
+from viewer.state.words import PROTOCOLS, head_words, query_words
+
+if TYPE_CHECKING:
+    from viewer.attention.record import AttentionRecord
+    from viewer.export.sheet import Sheet, Style
+    from viewer.state.requests import View
+    from viewer.state.scene import SceneValue
+
+_BIG = 1.15  # of ordinary type
+_LEAD = 1.4  # from line to line, in ems
+
+
+def title(scene: SceneValue, view: View) -> str:
+    """Return what the figure shows."""
+    if view == "scatter":
+        return "" if scene.scatter is None else scene.scatter.title
+    if view == "heads":
+        return "" if scene.heads is None else scene.heads.title
+    if scene.overlay is None:
+        return ""
+    if scene.overlay.values is None:
+        # The window's title says what to do next, which is no title for a figure.
+        return head_words(_record(scene), scene.selection.shown, scene.selection.fusion)
+    return scene.overlay.title
+
+
+def facts(scene: SceneValue, view: View) -> list[str]:
+    """Return model, picture, head, query and protocol, each as a few words."""
+    record = _record(scene)
+    height, width = record.input_size
+    found = [
+        _model(record),
+        plain(f"{scene.document.image.name} at {height} x {width} px"),
+    ]
+    if view in ("heads", "scatter"):
+        found.append(f"shown: {head_words(record, scene.selection.shown, scene.selection.fusion)}")
+    if view == "scatter" and scene.selection.query is not None:
+        found.append(f"query: {query_words(scene.selection.query)}")
+    return [*found, f"distances {PROTOCOLS[scene.display.protocol]}"]
+
+
+def warning(scene: SceneValue, view: View) -> str:
+    """Return which of the shown layers are not verified, and why; empty if all are."""
+    record = _record(scene)
+    layers = [record.layers[scene.selection.shown.layer]] if view == "overlay" else record.layers
+    doubted = [layer for layer in layers if not layer.verdict.verified]
+    said = [
+        f"layer {layer.index} ({plain(layer.verdict.reason) or 'no reason given'})" for layer in doubted[:3]
+    ]
+    if len(doubted) > 3:
+        said.append(f"{len(doubted) - 3} more layers")
+    if record.output_unchanged is False:
+        said.append("the model's output changed while it was watched")
+    return f"Not verified: {', '.join(said)}." if said else ""
+
+
+def _record(scene: SceneValue) -> AttentionRecord:
+    return scene.document.record
+
+
+def _model(record: AttentionRecord) -> str:
+    """Return the model's name, or its file's, and the checkpoint's."""
+    provenance = record.provenance
+    name = Path(provenance.model).name or provenance.model
+    return plain(f"{name} with {Path(provenance.weights).name}" if provenance.weights else name)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Title and facts, broken into lines that fit.
+
+    Attributes
+    ----------
+    title
+        Lines of the title.
+    facts
+        Lines below it.
+    style
+        Colours and type.
+    """
+
+    title: tuple[str, ...]
+    facts: tuple[str, ...]
+    style: Style
+
+    @classmethod
+    def fit(cls, scene: SceneValue, view: View, width: float, style: Style) -> Heading:
+        """Break title and facts into lines of a width in pixels."""
+        words = wrap(plain(title(scene, view)), width, _BIG * style.points, bold=True)
+        lines: list[str] = []
+        for fact in facts(scene, view):
+            longer = f"{lines[-1]}  ·  {fact}" if lines else fact
+            if lines and text_width(longer, style.small) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(shorten(fact, width, style.small))
+        return cls(tuple(words), tuple(lines), style)
+
+    @property
+    def height(self) -> int:
+        """Height in pixels, with the gap below."""
+        em = self.style.em
+        return round(em * (_LEAD * _BIG * len(self.title) + _LEAD * 0.9 * len(self.facts) + 0.8))
+
+    def draw(self, sheet: Sheet, left: float, top: float) -> None:
+        """Draw it with its upper left corner there."""
+        em, y = self.style.em, top
+        for line in self.title:
+            sheet.text(left, y, line, _BIG * self.style.points, bold=True)
+            y += _LEAD * _BIG * em
+        for line in self.facts:
+            sheet.text(left, y, line, self.style.small, self.style.palette.faint)
+            y += _LEAD * 0.9 * em

@@ -1,0 +1,164 @@
+"""The image panel as a figure: the picture as the model saw it, under the attention of the selected head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from viewer.export.colour_bar import ColourBar
+from viewer.export.typesetting import text_width
+from viewer.state.colormaps import rgba
+from viewer.state.words import token_words
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from viewer.export.sheet import Box, Sheet, Style
+    from viewer.state.overlay import Overlay
+    from viewer.state.selection import Query
+
+_WISHED = 448  # pixels at scale 1; small pictures are enlarged by whole factors until they come near it
+_LARGEST = 900
+
+
+@dataclass(frozen=True)
+class OverlayPart:
+    """Picture, overlay, marks, colour bar and the weights of prefix tokens.
+
+    Attributes
+    ----------
+    overlay
+        What to draw.
+    style
+        Colours and type.
+    """
+
+    overlay: Overlay
+    style: Style
+
+    @cached_property
+    def factor(self) -> float:
+        """Pixels of the figure at scale 1 for each pixel of the picture; whole unless the picture is huge."""
+        longest = max(self.overlay.seen.shape[:2])
+        if longest > _LARGEST:
+            return 1 / -(-longest // _LARGEST)
+        return max(1, round(_WISHED / longest))
+
+    @cached_property
+    def _picture(self) -> tuple[int, int]:
+        height, width = self.overlay.seen.shape[:2]
+        return round(width * self.factor), round(height * self.factor)
+
+    @cached_property
+    def _bar(self) -> ColourBar | None:
+        overlay = self.overlay
+        if overlay.values is None:
+            return None
+        label = f"{overlay.label}, {overlay.scale_label}"
+        largest = max([float(np.nanmax(overlay.values, initial=0)), *(w for _, w in overlay.prefix)])
+        # A flat picture is too low for numbers and label.
+        height = max(self._picture[1], round(12 * self.style.em))
+        return ColourBar.of_range(overlay.colormap, overlay.vmax, largest, label, height, self.style)
+
+    @cached_property
+    def _prefix_rows(self) -> list[list[tuple[float, str, float]]]:
+        """Rows of (x, text, weight), as many on a row as fit below the picture."""
+        if self._bar is None:
+            return []
+        em, rows, x = self.style.em, [], self.width
+        for name, weight in self.overlay.prefix:
+            text = f"{token_words(name)} {'< 0.001' if weight < 0.001 else f'{weight:.3f}'}"
+            needed = 1.3 * em + text_width(text, self.style.small)
+            if x + needed > self.width:
+                rows.append([])
+                x = 0.0
+            rows[-1].append((x, text, weight))
+            x += needed + 1.5 * em
+        return rows
+
+    @cached_property
+    def width(self) -> int:
+        """Width in pixels at scale 1."""
+        beside = 0 if self._bar is None else round(0.8 * self.style.em) + self._bar.width
+        return self._picture[0] + beside
+
+    @cached_property
+    def height(self) -> int:
+        """Height in pixels at scale 1."""
+        above = max(self._picture[1], self._bar.height if self._bar else 0)
+        return above + round(1.7 * self.style.em * len(self._prefix_rows))
+
+    def draw(self, sheet: Sheet, left: int, top: int) -> None:
+        """Draw it with its upper left corner there."""
+        overlay = self.overlay
+        width, height = self._picture
+        sheet.image((left, top, width, height), overlay.seen)
+        if overlay.values is not None:
+            self._draw_values(sheet, left, top, overlay.values)
+        if overlay.show_grid:
+            self._draw_grid(sheet, left, top)
+        self._draw_marks(sheet, left, top)
+        if self._bar is not None:
+            self._bar.draw(sheet, left + width + round(0.8 * self.style.em), top)
+            self._draw_prefix(sheet, left, top + max(height, self._bar.height))
+
+    def _cells(self, left: int, top: int, cells: tuple[float, float, float, float]) -> Box:
+        """Return the box of patches (top, left, bottom, right), ends exclusive."""
+        patch_height, patch_width = (self.factor * side for side in self.overlay.patch_px)
+        y0, x0, y1, x1 = cells
+        return (
+            left + x0 * patch_width,
+            top + y0 * patch_height,
+            (x1 - x0) * patch_width,
+            (y1 - y0) * patch_height,
+        )
+
+    def _draw_values(self, sheet: Sheet, left: int, top: int, values: npt.NDArray[np.float32]) -> None:
+        colours = rgba(values, self.overlay.vmax, self.overlay.colormap)
+        # One pixel a patch, its opacity in the image itself: SVG and PDF readers all keep that.
+        colours[..., 3] = np.round(colours[..., 3] * self.overlay.opacity)
+        sheet.image(self._cells(left, top, (0, 0, *self.overlay.grid)), colours)
+
+    def _draw_grid(self, sheet: Sheet, left: int, top: int) -> None:
+        rows, columns = self.overlay.grid
+        x, y, width, height = self._cells(left, top, (0, 0, rows, columns))
+        for row in range(rows + 1):
+            level = y + height * row / rows
+            sheet.line([x, x + width], [level, level], "#ffffff", linewidth=0.5, alpha=0.5)
+        for column in range(columns + 1):
+            across = x + width * column / columns
+            sheet.line([across, across], [y, y + height], "#ffffff", linewidth=0.5, alpha=0.5)
+
+    def _draw_marks(self, sheet: Sheet, left: int, top: int) -> None:
+        palette = self.style.palette
+        if self.overlay.ring is not None:
+            ring = self._cells(left, top, self.overlay.ring)
+            sheet.frame(ring, "#ffffff", 3.0)
+            sheet.frame(ring, palette.convolution, 1.8, dashed=True)
+        for pin in self.overlay.pins:
+            if pin != self.overlay.query:
+                self._outline(sheet, left, top, pin, 1.2)
+        if self.overlay.query is not None:
+            self._outline(sheet, left, top, self.overlay.query, 2.0)
+
+    def _outline(self, sheet: Sheet, left: int, top: int, query: Query, width: float) -> None:
+        if isinstance(query, str):
+            return
+        row, column = query
+        box = self._cells(left, top, (row, column, row + 1, column + 1))
+        # White under the accent keeps the outline visible on any picture.
+        sheet.frame(box, "#ffffff", width + 1.6)
+        sheet.frame(box, self.style.palette.accent, width)
+
+    def _draw_prefix(self, sheet: Sheet, left: int, top: int) -> None:
+        em, overlay = self.style.em, self.overlay
+        for i, row in enumerate(self._prefix_rows):
+            middle = top + (1.7 * i + 1.1) * em
+            for x, text, weight in row:
+                colour = rgba(np.array([weight], np.float32), overlay.vmax, overlay.colormap)[0, :3]
+                box = (left + x, middle - 0.45 * em, 0.9 * em, 0.9 * em)
+                sheet.frame(box, self.style.palette.faint, 0.6, fill=f"#{bytes(colour).hex()}")
+                sheet.text(left + x + 1.3 * em, middle, text, self.style.small, v="center")

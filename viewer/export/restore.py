@@ -1,0 +1,150 @@
+"""What an exported figure asks for when it is opened again: model, picture, selection, display."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from viewer.export.provenance import read_provenance
+from viewer.state.display import DisplayValue, Protocol, Scale, Theme, Unit
+from viewer.state.requests import ModelRequest, View
+from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_Choice = TypeVar("_Choice", bound=str)
+_CHOICES = {
+    "protocol": get_args(Protocol),
+    "unit": get_args(Unit),
+    "scale": get_args(Scale),
+    "theme": get_args(Theme),
+    "fusion": get_args(Fusion),
+    "direction": get_args(Direction),
+}
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a figure asks for, every value checked for its type.
+
+    Attributes
+    ----------
+    model
+        To be opened as it was.
+    model_sha256
+        Of the model or checkpoint file then; empty if it had none.
+    image
+        Path or name of the picture; empty for an array.
+    image_sha256
+        Of the picture's bytes then.
+    selection
+        Query, pins, head, fusion and direction; `viewer.state.scene.compose` leaves out what a record lacks.
+    display
+        Settings.
+    view
+        Which view the figure shows.
+    """
+
+    model: ModelRequest
+    model_sha256: str
+    image: str
+    image_sha256: str
+    selection: SelectionValue
+    display: DisplayValue
+    view: View
+
+
+def restore(path: str | Path) -> Restored | None:
+    """Read what a figure asks for; None if it is not one of Patchreach's, or does not say which model."""
+    facts = read_provenance(path)
+    if facts is None:
+        return None
+    model, image = _section(facts, "model"), _section(facts, "image")
+    name = _text(model, "name")
+    if not name:
+        return None
+    view = facts.get("view")
+    return Restored(
+        model=ModelRequest(name, _text(model, "weights") or None, _size(model.get("input_size"))),
+        model_sha256=_text(model, "sha256"),
+        image=_text(image, "path"),
+        image_sha256=_text(image, "sha256"),
+        selection=_selection(_section(facts, "selection")),
+        display=_display(_section(facts, "display")),
+        view=view if view in get_args(View) else "overlay",
+    )
+
+
+def _selection(raw: dict[str, Any]) -> SelectionValue:
+    default = SelectionValue()
+    pins = raw.get("pins")
+    queries = [_query(pin) for pin in pins] if isinstance(pins, list) else []
+    # What was only hovered when the figure was made is pinned, else it would vanish at the next mouse move.
+    queries.append(_query(raw.get("query")))
+    distinct = dict.fromkeys(query for query in reversed(queries) if query is not None)
+    head = raw.get("head")
+    return SelectionValue(
+        pins=tuple(reversed(distinct)),
+        head=HeadRef(_count(raw.get("layer")) or 0, _count(head)),
+        fusion=_choice(raw, "fusion", default.fusion),
+        direction=_choice(raw, "direction", default.direction),
+    )
+
+
+def _display(raw: dict[str, Any]) -> DisplayValue:
+    default = DisplayValue()
+    found: dict[str, Any] = {
+        item.name: _choice(raw, item.name, getattr(default, item.name))
+        for item in fields(default)
+        if item.name in _CHOICES
+    }
+    opacity, ring, colormap = raw.get("opacity"), _count(raw.get("ring")), raw.get("colormap")
+    if isinstance(opacity, (int, float)) and 0 <= opacity <= 1:
+        found["opacity"] = float(opacity)
+    if ring is not None and ring <= 1000:
+        found["ring"] = ring
+    if isinstance(raw.get("grid"), bool):
+        found["grid"] = raw["grid"]
+    if isinstance(colormap, str) and _is_colormap(colormap):
+        found["colormap"] = colormap
+    return replace(default, **found)
+
+
+def _is_colormap(name: str) -> bool:
+    from viewer.state.colormaps import COLORMAPS
+
+    return name in COLORMAPS
+
+
+def _query(raw: object) -> Query | None:
+    if isinstance(raw, str) and raw:
+        return raw
+    if isinstance(raw, list) and len(raw) == 2:
+        row, column = map(_count, raw)
+        return None if row is None or column is None else (row, column)
+    return None
+
+
+def _size(raw: object) -> tuple[int, int] | None:
+    found = _query(raw)
+    return found if isinstance(found, tuple) and min(found) > 0 and max(found) <= 1 << 16 else None
+
+
+def _count(raw: object) -> int | None:
+    return raw if type(raw) is int and raw >= 0 else None
+
+
+def _choice(raw: dict[str, Any], name: str, default: _Choice) -> _Choice:
+    value = raw.get(name)
+    return value if value in _CHOICES[name] else default
+
+
+def _section(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(raw: dict[str, Any], name: str) -> str:
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,173 @@
+"""The paper that figures are drawn on: laid out in pixels at scale 1, from the top left corner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from viewer.export.typesetting import DPI, font
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from matplotlib.axes import Axes
+
+    from viewer.state.palette import Palette
+
+Box = tuple[float, float, float, float]
+"""Left, top, width, height in pixels at scale 1."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colours and type of one figure.
+
+    Attributes
+    ----------
+    palette
+        Of `viewer.state.palette`, as the window has it.
+    transparent
+        Whether nothing is painted behind the figure.
+    """
+
+    palette: Palette
+    transparent: bool = False
+
+    @property
+    def points(self) -> float:
+        """Size of ordinary type in points."""
+        return self.palette.points
+
+    @property
+    def small(self) -> float:
+        """Size of captions and tick labels in points."""
+        return 0.85 * self.palette.points
+
+    @property
+    def em(self) -> float:
+        """Height of ordinary type in pixels, the measure of all gaps."""
+        return self.palette.points * DPI / 72
+
+
+class Sheet:
+    """A Matplotlib figure without margins on which parts are placed by pixel.
+
+    Parameters
+    ----------
+    width, height
+        Pixels at scale 1.
+    style
+        Colours and type.
+
+    Attributes
+    ----------
+    figure
+        What is saved.
+    style
+        As given.
+    """
+
+    def __init__(self, width: int, height: int, style: Style) -> None:
+        self.style = style
+        self._size = (width, height)
+        # Matplotlib rounds the size in pixels down, and 7.2 inches times 100 may come out as 719.999.
+        inches = ((width + 0.01) / DPI, (height + 0.01) / DPI)
+        ground = "none" if style.transparent else style.palette.ground
+        self.figure = Figure(figsize=inches, dpi=DPI, facecolor=ground)
+        self._paper = self._axes_in((0, 0, width, height))
+        self._paper.set_axis_off()
+        self._paper.set_xlim(0, width)
+        self._paper.set_ylim(height, 0)
+
+    def _axes_in(self, box: Box) -> Axes:
+        left, top, width, height = box
+        page_width, page_height = (inch * DPI for inch in self.figure.get_size_inches())
+        return self.figure.add_axes(
+            (
+                left / page_width,
+                (page_height - top - height) / page_height,
+                width / page_width,
+                height / page_height,
+            )
+        )
+
+    def plot(self, box: Box) -> Axes:
+        """Add a plot whose frame is `box`, in the style's colours and without tick labels of its own size."""
+        axes = self._axes_in(box)
+        palette = self.style.palette
+        axes.set_facecolor("none" if self.style.transparent else palette.panel)
+        for spine in axes.spines.values():
+            spine.set_color(palette.faint)
+        axes.tick_params(color=palette.faint, labelsize=self.style.small, labelcolor=palette.text)
+        return axes
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        points: float | None = None,
+        color: str | None = None,
+        bold: bool = False,
+        h: Literal["left", "center", "right"] = "left",
+        v: Literal["top", "center", "bottom"] = "top",
+        upwards: bool = False,
+    ) -> None:
+        """Set one line of type; a "$" in a file's name is a dollar sign, not mathematics."""
+        self._paper.text(
+            x,
+            y,
+            text,
+            color=color or self.style.palette.text,
+            fontproperties=font(points or self.style.points, bold),
+            horizontalalignment=h,
+            # "top" of Matplotlib follows each line's own letters; the centre line keeps neighbours level.
+            verticalalignment="center_baseline" if v == "center" and not upwards else v,
+            rotation=90 if upwards else 0,
+            rotation_mode="anchor" if upwards else "default",
+            parse_math=False,
+            clip_on=False,
+        )
+
+    def image(self, box: Box, pixels: npt.NDArray[np.uint8]) -> None:
+        """Place an image, (H, W, 3 or 4) uint8; vector formats embed its own pixels, unscaled."""
+        left, top, width, height = box
+        # Nearest neighbour, as on the screen; only a picture larger than its place is averaged down.
+        shrunk = width < pixels.shape[1] or height < pixels.shape[0]
+        self._paper.imshow(
+            pixels,
+            extent=(left, left + width, top + height, top),
+            interpolation="antialiased" if shrunk and pixels.shape[2] == 3 else "none",
+            aspect="auto",
+            origin="upper",
+        )
+        self._paper.set_xlim(0, self._size[0])
+        self._paper.set_ylim(self._size[1], 0)
+
+    def frame(
+        self, box: Box, color: str, width: float = 1.0, fill: str = "none", dashed: bool = False
+    ) -> None:
+        """Outline a box, `width` in points, or fill it."""
+        left, top, across, down = box
+        self._paper.add_patch(
+            Rectangle(
+                (left, top),
+                across,
+                down,
+                facecolor=fill,
+                edgecolor=color,
+                linewidth=width,
+                linestyle=(0, (4, 2)) if dashed else "-",
+                joinstyle="miter",
+                clip_on=False,
+                zorder=3,
+            )
+        )
+
+    def line(self, x: list[float], y: list[float], color: str, **marks: object) -> None:
+        """Draw a line or markers on the paper; `marks` are Matplotlib's own line properties."""
+        self._paper.add_line(Line2D(x, y, color=color, clip_on=False, zorder=3, **marks))

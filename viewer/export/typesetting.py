@@ -1,0 +1,90 @@
+"""Type in figures: which fonts, how wide a text runs, and breaking it so that nothing is clipped."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.font_manager import FontProperties, fontManager
+
+DPI = 96
+"""Pixels an inch of a figure at scale 1; type of 10 points is 13.3 pixels high, as on most screens."""
+
+# DejaVu comes with Matplotlib; the others only fill in letters it lacks (file names may hold any script).
+_FALLBACKS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK KR",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "WenQuanYi Zen Hei",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+)
+
+
+@lru_cache(maxsize=1)
+def families() -> tuple[str, ...]:
+    """Return the font families to set type in, those for other scripts only if they are installed."""
+    installed = {font.name for font in fontManager.ttflist}
+    return ("DejaVu Sans", *(name for name in _FALLBACKS if name in installed))
+
+
+@lru_cache(maxsize=64)
+def font(points: float, bold: bool = False) -> FontProperties:
+    """Return the font of a size in points."""
+    return FontProperties(family=list(families()), size=points, weight="bold" if bold else "normal")
+
+
+@lru_cache(maxsize=1)
+def _ruler() -> RendererAgg:
+    return RendererAgg(1, 1, DPI)
+
+
+def text_width(text: str, points: float, bold: bool = False) -> float:
+    """Return how wide a line of text runs, in pixels at scale 1."""
+    return float(_ruler().get_text_width_height_descent(text, font(points, bold), False)[0])
+
+
+def plain(text: str) -> str:
+    """Return text with control characters and lone surrogates spelled out: no type, no XML holds them."""
+    safe = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in safe)
+
+
+def shorten(text: str, width: float, points: float, bold: bool = False) -> str:
+    """Return text that fits a width in pixels, its middle left out where it is too long."""
+    if text_width(text, points, bold) <= width:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        kept = (low + high + 1) // 2
+        if text_width(_without_middle(text, kept), points, bold) <= width:
+            low = kept
+        else:
+            high = kept - 1
+    return _without_middle(text, low)
+
+
+def _without_middle(text: str, kept: int) -> str:
+    # Both ends tell names apart: the family at the front, the variant and the suffix at the back.
+    front, back = (kept + 1) // 2, kept // 2
+    return f"{text[:front]}…{text[len(text) - back :]}"
+
+
+def wrap(text: str, width: float, points: float, bold: bool = False) -> list[str]:
+    """Break text into lines that fit a width in pixels; a single word that is too long loses its middle."""
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, points, bold) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(shorten(word, width, points, bold))
+    return lines

@@ -66,7 +66,7 @@ def _transform(source: object, mode: str, wanted: str) -> ImageCms.ImageCmsTrans
 
 
 def _changes_nothing(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:
-    """Tell whether a conversion moves no colour by more than rounding: the profile is sRGB by another name."""
+    """Tell whether a conversion moves no colour by more than rounding: the profile is sRGB already."""
     if mode not in ("RGB", "RGBA", "L"):
         return False
     steps = np.arange(0, 256, 15, dtype=np.uint8)

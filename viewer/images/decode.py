@@ -72,7 +72,8 @@ def open_image(source: str | Path | bytes | npt.NDArray[np.uint8], name: str = "
     Parameters
     ----------
     source
-        A path, the bytes of a picture file, or a uint8 array: (H, W, 3), grey (H, W) or with opacity (H, W, 4).
+        A path, the bytes of a picture file, or a uint8 array: (H, W, 3), grey (H, W), or with opacity
+        (H, W, 4).
     name
         What to call it; by default the file's name.
 
@@ -246,7 +247,7 @@ def _damage(data: bytes, kind: signatures.Format, called: str, error: Exception)
         problem = f"holds {kind.picture} cut off after {_size(len(data))}"
     else:
         why = f" ({error})" if str(error) else ""
-        problem = f"holds {kind.picture} that is damaged or of a rare kind{why}"
+        problem = f"holds {kind.picture} that is cut off, damaged or of a rare kind{why}"
         return ImageError(called, problem, f"{_FETCH_AGAIN} Or save it again as PNG or JPEG.")
     return ImageError(called, problem, _FETCH_AGAIN)
 

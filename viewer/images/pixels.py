@@ -64,9 +64,9 @@ def _apart(picture: Image.Image) -> tuple[Image.Image, Image.Image | None]:
 def _scaled_grey(picture: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
     """Bring 16-bit, 32-bit and floating-point grey to mode L.
 
-    Unsigned values keep 0 as black, and the largest number of the smallest usual depth (8, 10, 12, 14 or 16 bits)
-    that holds the brightest becomes white; floating-point values from 0 to 1 keep those ends; anything else is
-    stretched from its smallest value to its largest.
+    Unsigned values keep 0 as black, and the largest number of the smallest usual depth (8, 10, 12, 14 or 16
+    bits) that holds the brightest becomes white; floating-point values from 0 to 1 keep those ends; anything
+    else is stretched from its smallest value to its largest.
     """
     values = np.array(picture)  # numpy reads big-endian modes as they are
     finite = np.isfinite(values)

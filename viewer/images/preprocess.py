@@ -1,8 +1,8 @@
 """From a decoded picture to the tensor a model takes, as the model's own configuration says.
 
-The steps are those of timm's evaluation transform (`timm.data.create_transform(is_training=False)`), and the
-result is the same bit for bit: resize with Pillow, which always smooths when it shrinks, cut or pad around the
-centre, scale to 0..1, subtract the mean, divide by the standard deviation, all in float32.
+The steps are those of timm's evaluation transform (`timm.data.create_transform(is_training=False)`), and
+the result is the same bit for bit: resize with Pillow, which smooths when it shrinks, cut or pad around
+the centre, scale to 0..1, subtract the mean, divide by the standard deviation, all in float32.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ INTERPOLATIONS = {
 }
 """The names timm uses, and Pillow's filters of the same name."""
 
-# Above this the resized picture is not made whole just to cut a small square from it (a 1 x 65,535 strip would
-# take 10 GB); only the part that is kept is computed, which can differ by a rounding step.
+# Above this the resized picture is not made whole just to cut a small square from it (a 1 x 65,535 strip
+# would take 10 GB); only the part that is kept is computed, which can differ by a rounding step.
 _MOST_RESIZED_PIXELS = 300_000_000
 # Pillow's widest filter (lanczos) reaches three output pixels; two more for rounding.
 _FILTER_REACH = 5
@@ -130,8 +130,8 @@ def whole_size(
     """Choose the input size that shows a whole picture in nearly its own aspect ratio.
 
     Both sides are multiples of the patch. The area is at most that of `size`, so the number of tokens, and
-    with it time and memory, does not grow; of the sizes that remain, the one is taken whose aspect ratio and area
-    together come nearest (sum of the absolute logarithms of both ratios). A strip thinner than one patch
+    with it time and memory, does not grow; of the sizes that remain, the one is taken whose aspect ratio and
+    area together come nearest (sum of the absolute logarithms of both ratios). A strip thinner than one patch
     allows is squeezed to the nearest size there is.
 
     Parameters
@@ -162,7 +162,7 @@ def whole_size(
 
 
 def _resized_size(picture: tuple[int, int], how: Preprocessing) -> tuple[int, int]:
-    """Return height and width of the picture after resizing and before cutting, as timm and torchvision round."""
+    """Return height and width after resizing and before cutting, rounded as timm and torchvision do."""
     height, width = picture
     target = tuple(math.floor(side / how.crop_pct) for side in how.size)
     if how.crop_mode == "whole":
@@ -183,7 +183,7 @@ def _resized_size(picture: tuple[int, int], how: Preprocessing) -> tuple[int, in
 
 
 def _window(resized: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return what is kept of the resized picture: (left, top, right, bottom), outside of it where it is padded."""
+    """Return what is kept of the resized picture, (left, top, right, bottom); outside of it is padding."""
     top, left = (
         -((kept - side) // 2) if kept > side else round((side - kept) / 2.0)
         for side, kept in zip(resized, size, strict=True)
@@ -230,7 +230,7 @@ def _resize_part(
 
 
 def _fill(how: Preprocessing) -> tuple[int, int, int]:
-    """Return the colour of padding: the mean around a bordered picture, black elsewhere (both as timm does)."""
+    """Return the colour of padding, as timm has it: the mean for "border", otherwise black."""
     if how.crop_mode != "border":
         return 0, 0, 0
     low, high = how.value_range

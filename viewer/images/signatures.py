@@ -1,4 +1,4 @@
-"""What bytes really are, whatever the file is called: pictures that can be decoded, and what turns up instead."""
+"""What bytes really are, whatever the file is called: pictures, and what turns up instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a person drops, pastes or names to picture, model and figure files. Nothing is fetched from the web."""
+"""From what a person drops, pastes or names to files and pictures. Nothing is fetched from the web."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def expand_paths(paths: Iterable[str | Path]) -> list[Path]:
     -------
     list of Path
         Every file that was named, whatever it is, so that opening it can say what is wrong with it; of
-        folders the pictures and models inside, in natural order ("2.png" before "10.png"), subfolders after files,
-        down to 16 levels, without hidden ones and without following linked folders. A folder that holds
-        nothing usable or can't be read stays itself in the list, for the same reason. No path comes twice.
+        folders the pictures and models inside, in natural order ("2.png" before "10.png"), subfolders after
+        files, down to 16 levels, without hidden ones and without following linked folders. A folder that
+        holds nothing usable or can't be read stays itself in the list, for the same reason. No path comes
+        twice.
     """
     found: dict[Path, None] = {}
     for path in map(Path, paths):
@@ -54,7 +55,8 @@ def expand_paths(paths: Iterable[str | Path]) -> list[Path]:
 def kind_of(path: str | Path) -> Kind:
     """Tell what a file is for, by its content where it is a picture, otherwise by its ending.
 
-    A file that has a picture's ending counts as one even when its content is something else: opening it says what.
+    A file that has a picture's ending counts as one even when its content is something else: opening it
+    says what.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -129,7 +131,7 @@ def path_from_url(url: str) -> Path:
         raise ImageError(
             url,
             "is a web address",
-            "Patchreach fetches nothing from the web: save the picture and drop the file, or copy the picture.",
+            "Patchreach fetches nothing from the web: save the picture and drop the file.",
         )
     raise ImageError(url, "is not the address of a file")
 

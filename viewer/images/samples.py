@@ -1,0 +1,60 @@
+"""The pictures that come with the program; `resources/images/LICENSES.md` credits them in full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewer.shipped import resource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A shipped picture.
+
+    Attributes
+    ----------
+    name
+        Short name, also the file's name without its ending.
+    shows
+        What is on it.
+    credit
+        Who made it and on what terms it is given.
+    """
+
+    name: str
+    shows: str
+    credit: str
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return resource("images", f"{self.name}.jpg")
+
+
+SAMPLES = (
+    Sample("cat", "Chelsea the cat", "Stefan van der Walt, CC0"),
+    Sample("astronaut", "Eileen Collins, NASA astronaut", "NASA, public domain"),
+    Sample("coffee", "a cup of coffee on a wooden table", "Rachel Michetti, CC0"),
+    Sample("rocket", "launch of a Falcon 9 rocket", "SpaceX, public domain"),
+)
+"""The first is what `--sample` shows."""
+
+
+def sample_image(name: str) -> Path:
+    """Return the path of a shipped picture.
+
+    Raises
+    ------
+    LookupError
+        If there is none of that name; the message lists those there are.
+    """
+    for sample in SAMPLES:
+        if sample.name == name:
+            return sample.path
+    raise LookupError(
+        f"No sample picture is called {name!r}; there are {', '.join(s.name for s in SAMPLES)}."
+    )

@@ -22,9 +22,10 @@ from viewer.export.all_figure import AllPart
 from viewer.export.heading import Heading, title, warning
 from viewer.export.heads_figure import HeadsPart
 from viewer.export.overlay_figure import OverlayPart
+from viewer.export.plain import plain
 from viewer.export.scatter_figure import ScatterPart
 from viewer.export.sheet import Sheet, Style
-from viewer.export.typesetting import DPI, plain, wrap
+from viewer.export.typesetting import DPI, wrap
 from viewer.export.writing import write_atomically
 from viewer.state.palette import palette
 from viewer.state.requests import FigureRequest

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewer.export.typesetting import plain, shorten, text_width, wrap
+from viewer.export.plain import plain
+from viewer.export.typesetting import shorten, text_width, wrap
 from viewer.state.words import PROTOCOLS, head_words, query_words
 
 if TYPE_CHECKING:

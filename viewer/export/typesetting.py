@@ -52,12 +52,6 @@ def text_width(text: str, points: float, bold: bool = False) -> float:
     return float(_ruler().get_text_width_height_descent(text, font(points, bold), False)[0])
 
 
-def plain(text: str) -> str:
-    """Return text with control characters and lone surrogates spelled out: no type, no XML holds them."""
-    safe = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in safe)
-
-
 def shorten(text: str, width: float, points: float, bold: bool = False) -> str:
     """Return text that fits a width in pixels, its middle left out where it is too long."""
     if text_width(text, points, bold) <= width:

@@ -1,0 +1,206 @@
+"""The measures as tables: for a terminal, for a spreadsheet (CSV), for programs (JSON, Parquet)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from viewer.errors import ExportError
+from viewer.export import provenance
+from viewer.export.plain import plain
+from viewer.export.text_table import text_table
+
+if TYPE_CHECKING:
+    from viewer.attention.layer import AttentionLayer
+    from viewer.attention.record import AttentionRecord
+    from viewer.attention.sweep import LayerMeasures, RecordMeasures
+    from viewer.state.display import Protocol
+
+TableFormat = Literal["table", "csv", "json", "parquet"]
+TABLE_FORMATS: tuple[str, ...] = get_args(TableFormat)
+_SUFFIXES: dict[str, TableFormat] = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "table"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the CSV and Parquet tables: its name, Arrow type, and what it holds, with its unit."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+COLUMNS = (
+    Column("image", "string", "path or name of the picture"),
+    Column("model", "string", "name or path of the model"),
+    Column("backend", "string", "torch or onnx"),
+    Column("device", "string", "where the model ran"),
+    Column("input_height_px", "int64", "height of the model's input in pixels"),
+    Column("input_width_px", "int64", "width of the model's input in pixels"),
+    Column("grid_rows", "int64", "rows of the patch grid"),
+    Column("grid_columns", "int64", "columns of the patch grid"),
+    Column("patch_height_px", "double", "height of a patch in input pixels"),
+    Column("patch_width_px", "double", "width of a patch in input pixels"),
+    Column("prefix_tokens", "int64", "number of class, distillation and register tokens"),
+    Column(
+        "protocol",
+        "string",
+        "of the distances: renormalized (over patches) or original (prefix keys count 0)",
+    ),
+    Column("verified", "bool", "whether every layer of the record is verified"),
+    Column("layer", "int64", "number of the attention operation in forward order, from 0"),
+    Column("name", "string", "module or graph node of the layer"),
+    Column("kind", "string", "self: patches attend to patches; pool: a learned query gathers all tokens"),
+    Column("layer_verified", "bool", "whether this layer is verified"),
+    Column("heads", "int64", "number of heads of the layer"),
+    Column("head", "int64", "number of the head, from 0"),
+    Column("mean_distance_px", "double", "mean attention distance over patch queries, in input pixels"),
+    Column("mean_distance_patches", "double", "the same in patches"),
+    Column("entropy_nats", "double", "mean row entropy over all keys, prefix keys included, in nats"),
+    Column("prefix_mass", "double", "mean attention on prefix keys, 0 to 1"),
+    Column(
+        "undefined_queries", "int64", "queries without any attention on patches; renormalized leaves them out"
+    ),
+)
+
+_PER_HEAD = (
+    "mean_distance_px",
+    "mean_distance_patches",
+    "entropy_nats",
+    "prefix_mass",
+    "undefined_queries",
+)
+
+
+def entry(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol) -> dict[str, Any]:
+    """Return the measures of one picture, ready for JSON; what is not defined is None.
+
+    Parameters
+    ----------
+    record
+        Of any backend.
+    measures
+        Of that record.
+    protocol
+        Of the distances.
+    """
+    found = record.provenance
+    return {
+        "image": plain(found.image),
+        "model": plain(found.model),
+        "backend": found.backend,
+        "device": found.device,
+        "input_size": list(record.input_size),
+        "grid": list(record.grid),
+        "patch_px": list(record.patch_px),
+        "prefix_tokens": record.prefix_tokens,
+        "protocol": protocol,
+        "verified": record.verified,
+        "layers": [
+            _layer(layer, measured, protocol)
+            for layer, measured in zip(record.layers, measures.layers, strict=True)
+        ],
+    }
+
+
+def _layer(layer: AttentionLayer, measured: LayerMeasures, protocol: Protocol) -> dict[str, Any]:
+    return {
+        "name": plain(layer.name),
+        "kind": layer.kind,
+        "verified": layer.verdict.verified,
+        "heads": layer.heads,
+        "mean_distance_px": _numbers(measured.distance(protocol, "px")),
+        "mean_distance_patches": _numbers(measured.distance(protocol, "patches")),
+        "entropy_nats": _numbers(measured.mean_entropy()),
+        "prefix_mass": _numbers(measured.mean_prefix_mass()),
+        "undefined_queries": [int(count) for count in measured.undefined_rows()],
+    }
+
+
+def _numbers(values: Sequence[float]) -> list[float | None]:
+    return [float(value) if math.isfinite(value) else None for value in values]
+
+
+def rows(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield one row per image, layer and head, with the keys of `COLUMNS`."""
+    for found in entries:
+        common = {key: found[key] for key in ("image", "model", "backend", "device", "prefix_tokens")}
+        common |= {key: found[key] for key in ("protocol", "verified")}
+        common |= dict(zip(("input_height_px", "input_width_px"), found["input_size"], strict=True))
+        common |= dict(zip(("grid_rows", "grid_columns"), found["grid"], strict=True))
+        common |= dict(zip(("patch_height_px", "patch_width_px"), found["patch_px"], strict=True))
+        for index, layer in enumerate(found["layers"]):
+            of_layer = {"layer": index, "layer_verified": layer["verified"]}
+            of_layer |= {key: layer[key] for key in ("name", "kind", "heads")}
+            for head in range(layer["heads"]):
+                of_head = {"head": head, **{key: layer[key][head] for key in _PER_HEAD}}
+                row = common | of_layer | of_head
+                yield {column.name: row[column.name] for column in COLUMNS}
+
+
+def encode(
+    entries: Sequence[dict[str, Any]], format: TableFormat, facts: dict[str, Any] | None = None
+) -> bytes:
+    """Return a table as a file's bytes; text is UTF-8.
+
+    Parameters
+    ----------
+    entries
+        As `entry` makes them.
+    format
+        See `TABLE_FORMATS`.
+    facts
+        Provenance (`viewer.export.provenance.of_record`) for formats that have a place for it: Parquet.
+    """
+    if format == "json":
+        return (json.dumps(entries, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    if format == "csv":
+        return _csv(entries)
+    if format == "parquet":
+        return _parquet(entries, facts or {})
+    return "\n".join(text_table(found) for found in entries).encode()
+
+
+def format_of(path: str | Path) -> TableFormat:
+    """Return the format that a file's suffix stands for.
+
+    Raises
+    ------
+    ExportError
+        If it is none of the formats there are.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in _SUFFIXES:
+        found = f"{suffix} is not" if suffix else "a name without a suffix is not"
+        raise ExportError(f"{path}: {found} a kind of table there is; choose one of {', '.join(_SUFFIXES)}.")
+    return cast("TableFormat", _SUFFIXES[suffix])
+
+
+def _csv(entries: Sequence[dict[str, Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [column.name for column in COLUMNS], lineterminator="\n")
+    writer.writeheader()
+    for row in rows(entries):
+        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
+    return text.getvalue().encode()
+
+
+def _parquet(entries: Sequence[dict[str, Any]], facts: dict[str, Any]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    types = {"string": pyarrow.string(), "int64": pyarrow.int64(), "double": pyarrow.float64()}
+    types["bool"] = pyarrow.bool_()
+    schema = pyarrow.schema(
+        [pyarrow.field(c.name, types[c.type], metadata={"description": c.meaning}) for c in COLUMNS],
+        metadata={provenance.KEY: provenance.to_text(facts)},
+    )
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows(entries)), schema), file)
+    return file.getvalue()

@@ -1,0 +1,66 @@
+"""The measures of one picture as aligned text for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_HEADINGS = ("layer", "name", "kind", "head", "distance px", "patches", "entropy nats", "prefix mass", "")
+_WORDS = {1, 2, 8}  # columns that are set to the left
+
+
+def text_table(found: dict[str, Any]) -> str:
+    """Return model, picture and protocol, then one line per layer and head.
+
+    Parameters
+    ----------
+    found
+        As `viewer.export.tables.entry` makes it.
+    """
+    lines = [_HEADINGS, *_lines(found)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    body = [
+        "  ".join(
+            cell.ljust(width) if i in _WORDS else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([*_preface(found), *body, ""])
+
+
+def _lines(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    for index, layer in enumerate(found["layers"]):
+        for head in range(layer["heads"]):
+            yield (
+                str(index),
+                layer["name"],
+                layer["kind"],
+                str(head),
+                _digits(layer["mean_distance_px"][head], 2),
+                _digits(layer["mean_distance_patches"][head], 3),
+                _digits(layer["entropy_nats"][head], 4),
+                _digits(layer["prefix_mass"][head], 4),
+                "" if layer["verified"] else "not verified",
+            )
+
+
+def _preface(found: dict[str, Any]) -> list[str]:
+    from viewer.attention.distance import uniform_distance
+    from viewer.attention.layout import TokenLayout
+
+    (height, width), (down, across) = found["input_size"], found["patch_px"]
+    grid, prefix, protocol = tuple(found["grid"]), found["prefix_tokens"], found["protocol"]
+    uniform = uniform_distance(TokenLayout.regular(grid, (down, across), [""] * prefix), protocol)
+    verified = "verified" if found["verified"] else "not verified"
+    tokens = "1 prefix token" if prefix == 1 else f"{prefix} prefix tokens"
+    return [
+        found["image"] or "(an array)",
+        f"{found['model']}, {found['backend']} on {found['device']}, input {height} x {width} px, "
+        f"{grid[0]} x {grid[1]} patches of {down:g} x {across:g} px, {tokens}, {verified}",
+        f"distances by protocol {protocol}; uniform attention would reach {uniform:.2f} px",
+    ]
+
+
+def _digits(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -180,11 +180,12 @@ def _sweep_chunk(
     sums.entropy[:, rows] = entropy
     if log_normalizer is not None:
         sums.log_normalizer[:, rows] = log_normalizer
-    sums.patch_mass[:, rows] = torch.matmul(weights, block.on_patches)
+    product = scratch.take(0, weights.shape[1])
+    # Not as matrix products: `sum` adds pairwise and keeps two digits more.
+    sums.patch_mass[:, rows] = torch.mul(weights, block.on_patches, out=product).sum(dim=-1)
     sums.prefix_mass[:, rows] = weights[:, :, block.prefix].sum(dim=-1)
     if not block.placed:
         return
-    product = scratch.take(0, weights.shape[1])
     sums.pixels[:, rows] = torch.mul(weights, block.between(rows), out=product).sum(dim=-1)
     if block.square:
         sums.patches[:, rows] = sums.pixels[:, rows] / block.patch_px[0]

@@ -8,6 +8,20 @@ from pathlib import Path
 from viewer.errors import FileError
 
 
+def check_target(path: Path) -> None:
+    """Find out early whether there is a place for a file.
+
+    Raises
+    ------
+    FileError
+        If its folder is missing or it is a folder itself.
+    """
+    if not path.parent.is_dir():
+        raise FileError(path, f"can't be written, since there is no folder {path.parent}")
+    if path.is_dir():
+        raise FileError(path, "can't be written, since it is a folder")
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file beside its place and move it there, so that a reader never meets half of it.
 

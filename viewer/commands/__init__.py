@@ -1,0 +1,1 @@
+"""What the headless commands do; `viewer.cli` reads the command line."""

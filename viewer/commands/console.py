@@ -1,0 +1,66 @@
+"""Talking to a person at a terminal: progress, notes and problems on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from viewer.backends.model import Job
+
+_PAUSE = 0.1  # seconds between two reports
+
+
+class _Line:
+    """One line of a terminal that is written over and over."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, doing: str, share: float | None) -> None:
+        now = time.monotonic()
+        if now - self._last < _PAUSE:
+            return
+        self._last = now
+        percent = "" if share is None else f" {share:.0%}"
+        sys.stderr.write(f"\r\x1b[K{doing}{percent}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._last:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._last = 0.0
+
+
+@contextmanager
+def job() -> Iterator[Job]:
+    """Give a job whose progress is seen while stderr is a terminal, and wiped at the end."""
+    if not sys.stderr.isatty():
+        yield Job()
+        return
+    line = _Line()
+    try:
+        yield Job(line)
+    finally:
+        line.clear()
+
+
+def say(problem: object) -> None:
+    """Write a sentence to stderr."""
+    print(f"patchreach: {problem}", file=sys.stderr)
+
+
+class Notes:
+    """What was assumed or fell back, each sentence said once however many pictures it holds for."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def say(self, notes: Iterable[str]) -> None:
+        """Write those that are new to stderr."""
+        for note in notes:
+            if note not in self._said:
+                self._said.add(note)
+                say(f"note: {note}")

@@ -1,0 +1,104 @@
+"""``patchreach render``: the figure that the window would make, without a window."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from viewer.attention.sweep import measure_record
+from viewer.backends.opening import open_model
+from viewer.commands.console import Notes, job
+from viewer.errors import ExportError
+from viewer.export.figure import format_of, save
+from viewer.export.writing import check_target
+from viewer.images.decode import open_image
+from viewer.state.display import DisplayValue
+from viewer.state.documents import ImageDocument
+from viewer.state.requests import FigureRequest
+from viewer.state.scene import compose
+from viewer.state.selection import HeadRef, SelectionValue
+
+if TYPE_CHECKING:
+    from viewer.attention.record import AttentionRecord
+    from viewer.state.selection import Query
+
+
+def run(options: Namespace) -> int:
+    """Draw one figure.
+
+    Raises
+    ------
+    PatchreachError
+        If model, picture, layer, head, query or output can't be had.
+    """
+    format_of(options.output)
+    check_target(options.output)
+    notes = Notes()
+    image = open_image(options.image)
+    with job() as work:
+        model = open_model(options.model, options.weights, options.image_size, options.device, work)
+        record = model.attend(image, work)
+        selection = _selection(options, record)
+        # The other figures need no pass over the whole attention.
+        measured = options.view in ("scatter", "all") or options.direction == "to"
+        measures = measure_record(record, work.step) if measured else None
+    notes.say((*image.notes, *model.notes, *record.notes))
+    document = ImageDocument(0, image, "done" if measures else "measuring", record, measures)
+    save(compose(document, selection, _display(options)), _request(options))
+    return 0
+
+
+def _request(options: Namespace) -> FigureRequest:
+    ground = options.ground or ("dark" if options.theme == "dark" else "light")
+    return FigureRequest(options.view, options.output, options.scale, not options.no_title, ground)
+
+
+def _display(options: Namespace) -> DisplayValue:
+    return replace(
+        DisplayValue(),
+        protocol=options.protocol,
+        unit=options.unit,
+        scale="shared" if options.color_scale == "shared" else "per head",
+        colormap=options.colormap,
+        opacity=options.opacity,
+        grid=options.grid,
+        ring=options.ring,
+        theme=options.theme,
+    )
+
+
+def _selection(options: Namespace, record: AttentionRecord) -> SelectionValue:
+    fused = isinstance(options.head, str)
+    head = HeadRef(_layer(options.layer, record), None if fused else options.head)
+    count = record.layers[head.layer].heads
+    if head.head is not None and head.head >= count:
+        raise ExportError(f"There is no head {head.head} in layer {head.layer}; it has {count}, from 0 on.")
+    return replace(
+        SelectionValue(),
+        pins=(_query(options.query, record),),
+        head=head,
+        fusion=options.head if fused else "mean",
+        direction=options.direction,
+    )
+
+
+def _layer(asked: int | None, record: AttentionRecord) -> int:
+    """Return the asked layer, by default the last in which patches attend to patches."""
+    if asked is None:
+        own = [layer.index for layer in record.layers if layer.kind == "self"]
+        return own[-1] if own else len(record.layers) - 1
+    if asked >= len(record.layers):
+        raise ExportError(f"There is no layer {asked}; the model has {len(record.layers)}, from 0 on.")
+    return asked
+
+
+def _query(asked: Query | None, record: AttentionRecord) -> Query:
+    """Return the asked query, by default the patch in the middle."""
+    if asked is None:
+        return record.grid[0] // 2, record.grid[1] // 2
+    try:
+        record.layout.token(asked)
+    except LookupError as error:
+        raise ExportError(str(error)) from error
+    return asked

@@ -5,19 +5,26 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from viewer.attention.sweep import measure_record
 from viewer.backends.opening import open_model
 from viewer.commands.console import Notes, job, say
-from viewer.errors import ExportError, PatchreachError
+from viewer.errors import Cancelled, ExportError, PatchreachError
 from viewer.export import provenance, tables
 from viewer.export.writing import check_target, write_atomically
 from viewer.images.decode import open_image
 
 if TYPE_CHECKING:
-    from viewer.attention.record import AttentionRecord
     from viewer.backends.model import Model
+    from viewer.state.display import Protocol
+
+
+class _Measured(NamedTuple):
+    """One picture's measures and where they come from, both ready for JSON."""
+
+    entry: dict[str, Any]
+    facts: dict[str, Any]
 
 
 def run(options: Namespace) -> int:
@@ -40,19 +47,12 @@ def run(options: Namespace) -> int:
     with job() as opening:
         model = open_model(options.model, options.weights, options.image_size, options.device, opening)
     notes.say(model.notes)
-    entries: list[dict[str, Any]] = []
-    record = None
-    for image in options.images:
-        try:
-            record, entry = _measure(model, image, options.protocol, notes)
-            entries.append(entry)
-        except PatchreachError as error:
-            say(error if image in str(error) else f"{image}: {error}")
-    if record is not None:
-        _write(entries, format, options.output, record)
-    if not entries:
+    found = [_measure(model, image, options.protocol, notes) for image in options.images]
+    measured = [one for one in found if one is not None]
+    if not measured:
         return 2
-    return 1 if len(entries) < len(options.images) else 0
+    _write(measured, format, options.output)
+    return 1 if len(measured) < len(found) else 0
 
 
 def _format(options: Namespace) -> tables.TableFormat:
@@ -63,21 +63,26 @@ def _format(options: Namespace) -> tables.TableFormat:
     return options.format
 
 
-def _measure(model: Model, path: str, protocol: str, notes: Notes) -> tuple[AttentionRecord, dict[str, Any]]:
-    image = open_image(path)
-    with job() as work:
-        record = model.attend(image, work)
-        measures = measure_record(record, work.step)
+def _measure(model: Model, path: str, protocol: Protocol, notes: Notes) -> _Measured | None:
+    """Measure one picture; None if that can't be done, which is said on stderr."""
+    try:
+        image = open_image(path)
+        with job() as work:
+            record = model.attend(image, work)
+            measures = measure_record(record, work.step)
+    except Cancelled:
+        raise
+    except PatchreachError as error:
+        say(error if path in str(error) else f"{path}: {error}")
+        return None
     notes.say((*(f"{path}: {note}" for note in image.notes), *record.notes))
-    return record, tables.entry(record, measures, protocol)
+    # The record itself would hold the queries and keys of every picture in memory.
+    return _Measured(tables.entry(record, measures, protocol), provenance.of_record(record))
 
 
-def _write(
-    entries: list[dict[str, Any]], format: tables.TableFormat, path: Path | None, last: AttentionRecord
-) -> None:
-    # All records come from one model, so the last one's provenance holds for the table but for its picture.
-    facts = {key: value for key, value in provenance.of_record(last).items() if key != "image"}
-    content = tables.encode(entries, format, facts)
+def _write(measured: list[_Measured], format: tables.TableFormat, path: Path | None) -> None:
+    facts = {**measured[0].facts, "image": [one.facts["image"] for one in measured]}
+    content = tables.encode([one.entry for one in measured], format, facts)
     if path is not None:
         write_atomically(path, content)
     elif format == "parquet":

@@ -161,17 +161,18 @@ def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.ui
 def _caption(document: ImageDocument, record: AttentionRecord, hops: int) -> str:
     height, width = record.input_size
     rows, columns = record.grid
-    parts = [f"model input {width} × {height} px, {columns} × {rows} patches"]
+    words = f"Model input {width} × {height} px"
     if record.box is not None:
         whole = document.image.pixels.shape
         left, top, right, bottom = record.box
         cut = left > 0.5 or top > 0.5 or right < whole[1] - 0.5 or bottom < whole[0] - 0.5
-        of = f"{right - left:.0f} × {bottom - top:.0f} px of " if cut else "all of "
-        parts.append(f"made from {of}a {whole[1]} × {whole[0]} px picture")
+        of = f"{right - left:.0f} × {bottom - top:.0f} px of " if cut else "the whole "
+        words += f", from {of}{whole[1]} × {whole[0]} px picture"
+    words += f"; {columns} × {rows} patches"
     if hops > 0:
         reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"
-        parts.append(f"dashed: what {reach}")
-    return "; ".join(parts)
+        words += f"; dashed: what {reach}"
+    return words
 
 
 def _ring(query: Query | None, hops: int, grid: tuple[int, int]) -> tuple[int, int, int, int] | None:

@@ -22,8 +22,8 @@ def readout(
 ) -> str:
     """Say distance (with protocol and unit), prefix mass and entropy of the shown head.
 
-    One sentence for the head's mean over all patches, one for the selected query, and one where something is
-    not verified or not defined. Empty while the document has no record.
+    One line for the head's mean over all patches, one for the selected query, and one where something is not
+    verified or not defined. Empty while the document has no record.
     """
     record = document.record
     if record is None:
@@ -32,7 +32,7 @@ def readout(
     if found is not None:
         parts.append(_of_query(document, record, found, selection, display))
     parts.append(_warnings(document, record, selection, display))
-    return " ".join(part for part in parts if part)
+    return "\n".join(part for part in parts if part)
 
 
 def _of_head(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from viewer.state.documents import ImageDocument
     from viewer.state.selection import HeadRef, SelectionValue
 
+UNIFORM_LABEL = "uniform attention"
+CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
+
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
@@ -120,8 +123,8 @@ def scatter(
         title="How far each head reaches",
         x_label="layer",
         y_label=f"mean attention distance ({display.unit}), {words}",
-        uniform_label="uniform attention",
-        convolution_label="3x3 convolutions, stacked",
+        uniform_label=UNIFORM_LABEL,
+        convolution_label=CONVOLUTION_LABEL,
         query_label=query_label,
     )
 

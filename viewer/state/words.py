@@ -65,3 +65,8 @@ def asked_words(query: Query, direction: Direction, pooling: bool = False) -> st
 def bar_words(query: Query, direction: Direction) -> str:
     """Return the label of the colour bar."""
     return "attention weight" if direction == "from" else f"attention weight on {query_words(query)}"
+
+
+def weight_words(weight: float) -> str:
+    """Return an attention weight as it is written beside a token: "0.12", or "< 0.0001"."""
+    return "< 0.0001" if 0 < weight < 5e-5 else f"{weight:.2g}"

@@ -36,7 +36,7 @@ class ImageLayout:
     inset
         Of the whole picture in small; None where it is switched off or there is no room.
     caption
-        One line below the picture.
+        Up to two lines of smaller type below the picture.
     """
 
     title: QRectF
@@ -93,16 +93,17 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     title_width = metrics.horizontalAdvance(_WORST_TITLE) * 1.08  # bold is wider
     title = QRectF(margin, margin / 2, width, line * (1 if title_width <= width else 2))
     chips, chips_bottom = _chips(overlay, metrics, QRectF(margin, title.bottom(), width, line))
-    beside = metrics.horizontalAdvance("≥ 0.00015") + 2.2 * line + margin
+    beside = metrics.horizontalAdvance("≥ 0.0015") + 2.2 * line + margin
     top = chips_bottom + margin / 2
-    room = QRectF(margin, top, width - beside - margin, size.height() - top - line - margin)
+    caption_height = line * (1 if metrics.horizontalAdvance(overlay.caption) * 0.9 < width else 2)
+    room = QRectF(margin, top, width - beside - margin, size.height() - top - caption_height - margin)
     picture = _fit(room, overlay.seen.shape, ratio)
     whole = overlay.whole.shape
     place = _inset(picture, beside, size.width(), whole, em) if inset and overlay.box is not None else None
     bar_bottom = picture.bottom() if place is None else place.top() - line
     bar = QRectF(picture.right() + margin, picture.top(), line * 0.9, bar_bottom - picture.top())
     label = QRectF(bar.left() + beside - line - margin, bar.top(), line, bar.height())
-    caption = QRectF(margin, size.height() - line - margin / 2, width, line)
+    caption = QRectF(margin, room.bottom() + margin / 2, width, caption_height)
     return ImageLayout(title, chips, picture, bar, label, place, caption)
 
 
@@ -138,7 +139,7 @@ def _chips(
     long = sum(metrics.horizontalAdvance(token_words(name)) + 14 * em for name, _ in overlay.prefix)
     for name, _ in overlay.prefix:
         text = token_words(name) if long <= row.width() else name
-        width = metrics.horizontalAdvance(f"{text} 0.00015") + 3.2 * em
+        width = metrics.horizontalAdvance(f"{text} < 0.0001") + 3.2 * em
         if x > row.left() and x + width > row.right():
             x, y = row.left(), y + height + 2
         found.append((name, text, QRectF(x, y, width, height)))

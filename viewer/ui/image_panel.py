@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from viewer.state.colormaps import rgba
 from viewer.state.palette import palette as palette_of
 from viewer.state.scale import ticks
+from viewer.state.words import weight_words
 from viewer.ui.image_layout import ImageLayout, lay_out
 from viewer.ui.marks import bar_image, font, frame, rgba_image
 from viewer.ui.pictures import picture, reduced
@@ -172,7 +173,7 @@ class ImagePanel(QWidget):
             if math.isfinite(weight):
                 colour = rgba(np.float32([weight]), overlay.vmax, overlay.colormap)[0]
                 painter.fillRect(swatch, QColor(*colour[:3].tolist()))
-                number = f" {weight:.3g}"
+                number = f" {weight_words(weight)}"
             painter.setPen(QColor(self._palette.text))
             words = box.adjusted(side * 2.2, 0, 0, 0)
             painter.drawText(words, Qt.AlignmentFlag.AlignVCenter, text + number)
@@ -254,12 +255,12 @@ class ImagePanel(QWidget):
     def _paint_caption(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
         painter.setFont(font(self._palette, 0.9))
         painter.setPen(QColor(self._palette.faint))
-        metrics = QFontMetricsF(painter.font())
-        text = metrics.elidedText(overlay.caption, Qt.TextElideMode.ElideRight, layout.caption.width())
-        painter.drawText(layout.caption, Qt.AlignmentFlag.AlignVCenter, text)
+        painter.drawText(
+            layout.caption, Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap, overlay.caption
+        )
 
 
 def _shape(overlay: Overlay) -> tuple[object, ...]:
     """Return all of a description that decides where things are put."""
     names = tuple(name for name, _ in overlay.prefix)
-    return overlay.seen.shape, overlay.whole.shape, overlay.box is None, names
+    return overlay.seen.shape, overlay.whole.shape, overlay.box is None, names, overlay.caption

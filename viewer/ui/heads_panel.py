@@ -1,0 +1,288 @@
+"""All layers and heads at once: one small map each, for the query that is looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+
+from viewer.state.palette import palette as palette_of
+from viewer.state.scale import ticks
+from viewer.ui.atlas import AtlasLayout, atlas
+from viewer.ui.marks import bar_image, font
+
+if TYPE_CHECKING:
+    from PySide6.QtGui import QHelpEvent, QImage, QMouseEvent, QPaintEvent, QResizeEvent
+
+    from viewer.state.heads import Heads
+    from viewer.state.palette import Palette
+    from viewer.state.selection import HeadRef, Selection
+
+
+class HeadsPanel(QWidget):
+    """Paints a `Heads`: title, the maps (scrolled where they do not fit), and their colour bar.
+
+    Parameters
+    ----------
+    selection
+        Told which head the mouse points at and clicks on.
+    """
+
+    def __init__(self, selection: Selection, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._title = _Title()
+        self.canvas = AtlasCanvas(selection)
+        self._legend = _Legend()
+        self._scroll = QScrollArea()
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setWidget(self.canvas)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        for part, stretch in ((self._title, 0), (self._scroll, 1), (self._legend, 0)):
+            column.addWidget(part, stretch)
+        self.setAccessibleName("Attention of every head")
+        self.set_theme(palette_of("light"))
+
+    def sizeHint(self) -> QSize:
+        """Return a comfortable size."""
+        return QSize(460, 720)
+
+    def paint(self, heads: Heads | None) -> None:
+        """Show a description, or nothing."""
+        self._title.tell("" if heads is None else heads.title)
+        self.canvas.tell(heads)
+        self._legend.tell(heads)
+
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours and another type size."""
+        self.setStyleSheet(f"HeadsPanel, QScrollArea {{ background: {palette.ground}; }}")
+        for part in (self._title, self.canvas, self._legend):
+            part.set_theme(palette)
+
+
+class AtlasCanvas(QWidget):
+    """The maps with their layer and head numbers."""
+
+    def __init__(self, selection: Selection) -> None:
+        super().__init__()
+        self._selection = selection
+        self._palette = palette_of("light")
+        self._heads: Heads | None = None
+        self._image: QImage | None = None
+        self._layout: AtlasLayout | None = None
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def tell(self, heads: Heads | None) -> None:
+        """Take another description."""
+        before = self._heads
+        self._heads = heads
+        if heads is None or before is None or (heads.grid, heads.heads) != (before.grid, before.heads):
+            self._forget_layout()
+        self._image = None
+        self.update()
+
+    def set_theme(self, palette: Palette) -> None:
+        """Take other colours and another type size."""
+        self._palette = palette
+        self._forget_layout()
+        self.update()
+
+    def layout_of_cells(self) -> AtlasLayout | None:
+        """Return where the cells are; None while there are none."""
+        if self._layout is None and self._heads is not None:
+            metrics = QFontMetricsF(font(self._palette))
+            line, digit = metrics.height(), metrics.horizontalAdvance("00")
+            scroll = self.parentWidget()
+            room = QSizeF(self.size() if scroll is None else scroll.size())
+            margin = (2.2 * line, digit + 1.6 * line)
+            least = max(2.2 * self._palette.points, digit * 1.3)
+            self._layout = AtlasLayout.of(room, self.devicePixelRatioF(), self._heads, margin, least)
+            # Beyond what can be seen, the scroll area gives the canvas the room it asks for.
+            needed = self._layout.maps.bottomRight()
+            self.setMinimumSize(int(needed.x()), int(needed.y()))
+        return self._layout
+
+    def _forget_layout(self) -> None:
+        self._layout = self._image = None
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Find the size of the cells anew."""
+        self._forget_layout()
+        super().resizeEvent(event)
+
+    # -- the mouse ---------------------------------------------------------------------------------------
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Look at the head under the mouse."""
+        self._selection.hover_head(self._head_at(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """Look at the selected head again."""
+        self._selection.hover_head(None)
+        super().leaveEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Select the head under the mouse; on a layer's number the whole layer."""
+        head = self._head_at(event.position())
+        if event.button() == Qt.MouseButton.LeftButton and head is not None:
+            self._selection.select_head(head)
+        else:
+            super().mousePressEvent(event)
+
+    def _head_at(self, position: QPointF) -> HeadRef | None:
+        layout = self.layout_of_cells()
+        return None if layout is None else layout.head_at(position)
+
+    def event(self, event: QEvent) -> bool:
+        """Name the head under a resting mouse, with the module it belongs to."""
+        if event.type() != QEvent.Type.ToolTip:
+            return super().event(event)
+        help_event: QHelpEvent = event
+        head = self._head_at(QPointF(help_event.pos()))
+        if head is None or self._heads is None:
+            QToolTip.hideText()
+        else:
+            which = "all heads" if head.head is None else f"head {head.head}"
+            words = f"layer {head.layer}, {which} ({self._heads.layer_names[head.layer]})"
+            QToolTip.showText(help_event.globalPos(), words, self)
+        return True
+
+    # -- painting ----------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the maps, their numbers and what is shown of them."""
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), QColor(self._palette.ground))
+        layout = self.layout_of_cells()
+        if layout is None or self._heads is None:
+            return
+        if self._image is None:
+            self._image = atlas(self._heads, layout, self._palette.empty)
+        painter.drawImage(layout.maps, self._image)
+        self._paint_numbers(painter, layout)
+        shown = layout.box(self._heads.shown)
+        painter.setPen(QPen(QColor(self._palette.accent), 2.0))
+        painter.drawRect(shown.adjusted(-1, -1, 1, 1))
+
+    def _paint_numbers(self, painter: QPainter, layout: AtlasLayout) -> None:
+        painter.setFont(font(self._palette))
+        metrics = QFontMetricsF(painter.font())
+        line, (height, width) = metrics.height(), layout.pitch
+        cell_height, cell_width = (side * layout.factor for side in layout.cell)
+        shown = self._heads.shown
+        for layer in range(0, len(layout.heads), _every(height, line)):
+            self._ink(painter, layer == shown.layer)
+            box = QRectF(0, layout.top + layer * height, layout.left - 0.4 * line, cell_height)
+            painter.drawText(box, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, str(layer))
+        for head in range(0, max(layout.heads), _every(width, metrics.horizontalAdvance("000"))):
+            self._ink(painter, head == shown.head)
+            box = QRectF(layout.left + head * width, layout.top - 1.1 * line, cell_width, line)
+            painter.drawText(box.adjusted(-9, 0, 9, 0), Qt.AlignmentFlag.AlignCenter, str(head))
+        painter.setFont(font(self._palette))
+        painter.setPen(QColor(self._palette.faint))
+        across = QRectF(layout.left, 0, min(layout.maps.width(), self.width() - layout.left), line)
+        painter.drawText(across, Qt.AlignmentFlag.AlignCenter, "head")
+        painter.save()
+        painter.translate(0, layout.top + layout.maps.height())
+        painter.rotate(-90)
+        painter.drawText(QRectF(0, 0, layout.maps.height(), line), Qt.AlignmentFlag.AlignCenter, "layer")
+        painter.restore()
+
+    def _ink(self, painter: QPainter, shown: bool) -> None:
+        painter.setFont(font(self._palette, bold=shown))
+        painter.setPen(QColor(self._palette.accent if shown else self._palette.text))
+
+
+class _Title(QWidget):
+    """What the maps answer, on up to two lines; its height does not depend on the query."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._palette = palette_of("light")
+        self._text = ""
+
+    def tell(self, text: str) -> None:
+        if text != self._text:
+            self._text = text
+            self.update()
+
+    def set_theme(self, palette: Palette) -> None:
+        self._palette = palette
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._fit()
+        super().resizeEvent(event)
+
+    def _fit(self) -> None:
+        metrics = QFontMetricsF(font(self._palette, bold=True))
+        worst = metrics.horizontalAdvance("Every head: which patches attend to the distillation token")
+        lines = 1 if worst < self.width() - metrics.averageCharWidth() else 2
+        self.setFixedHeight(int(metrics.height() * (lines + 0.5)))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(self._palette.ground))
+        painter.setFont(font(self._palette, bold=True))
+        painter.setPen(QColor(self._palette.text))
+        box = QRectF(self.rect()).adjusted(4, 0, -4, 0)
+        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, self._text)
+
+
+class _Legend(QWidget):
+    """The colour bar below the maps, with numbers and what they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._palette = palette_of("light")
+        self._heads: Heads | None = None
+        self._largest = 0.0
+
+    def tell(self, heads: Heads | None) -> None:
+        self._heads = heads
+        if heads is not None and heads.maps is not None:
+            self._largest = float(np.fmax.reduce(heads.maps, axis=None))
+        self.update()
+
+    def set_theme(self, palette: Palette) -> None:
+        self._palette = palette
+        self.setFixedHeight(int(QFontMetricsF(font(palette)).height() * 3.2))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(self._palette.ground))
+        heads = self._heads
+        if heads is None or heads.maps is None:
+            return
+        painter.setFont(font(self._palette))
+        metrics = QFontMetricsF(painter.font())
+        line, digits = metrics.height(), metrics.horizontalAdvance("≥ 0.00015")
+        bar = QRectF(digits / 2, 0.3 * line, self.width() - 1.2 * digits, 0.7 * line)
+        painter.drawImage(bar, bar_image(heads.colormap, upright=False))
+        painter.setPen(QPen(QColor(self._palette.faint), 0))
+        painter.drawRect(bar)
+        painter.setPen(QColor(self._palette.text))
+        end = float(str(heads.vmax.flat[0]))
+        most = max(2, min(6, int(bar.width() / (1.2 * digits))))
+        numbers = ticks(end, self._largest, most) if heads.shared else ((0.0, "0"), (1.0, "own max."))
+        for share, text in numbers:
+            box = QRectF(bar.left() + share * bar.width() - digits, bar.bottom(), 2 * digits, line)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+        words = metrics.elidedText(
+            f"{heads.label}, {heads.scale_label}", Qt.TextElideMode.ElideRight, self.width() - 8
+        )
+        below = QRectF(4, bar.bottom() + line, self.width() - 8, line)
+        painter.drawText(below, Qt.AlignmentFlag.AlignCenter, words)
+
+
+def _every(pitch: float, needed: float) -> int:
+    """Return 1, 2, 5, ...: each how many-th number fits beside the next."""
+    return next((step for step in (1, 2, 5, 10) if step * pitch >= needed), 20)

@@ -1,0 +1,147 @@
+"""Looking around in an ONNX graph: who makes a tensor, who uses it, what is fixed, what module it is of."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+from onnx.external_data_helper import load_external_data_for_tensor
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+# Values of these nodes are what goes in, so a constant stays a constant through them.
+_TRANSPARENT = {"Identity", "Cast"}
+
+
+class Graph:
+    """The main graph of an ONNX model, with lookups by tensor name.
+
+    Parameters
+    ----------
+    proto
+        A model without local functions.
+    folder
+        Where its external weights lie.
+    """
+
+    def __init__(self, proto: onnx.ModelProto, folder: Path) -> None:
+        self._folder = folder
+        self.nodes = list(proto.graph.node)
+        self.outputs = [output.name for output in proto.graph.output]
+        self.initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
+        self.inputs = [value for value in proto.graph.input if value.name not in self.initializers]
+        self.opset = next(
+            (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1
+        )
+        self._makers = {name: node for node in self.nodes for name in node.output if name}
+        self._users: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.input):
+                self._users.setdefault(name, []).append(node)
+
+    def maker(self, name: str) -> onnx.NodeProto | None:
+        """Return the node whose output a tensor is; None for inputs and initializers."""
+        return self._makers.get(name)
+
+    def users(self, name: str) -> list[onnx.NodeProto]:
+        """Return the nodes that take a tensor as input, in graph order."""
+        return self._users.get(name, [])
+
+    def census(self) -> dict[str, int]:
+        """Return how often each operator occurs, constants left out."""
+        return dict(Counter(node.op_type for node in self.nodes if node.op_type != "Constant"))
+
+    def constant(self, name: str) -> npt.NDArray[np.generic] | None:
+        """Return a tensor's value if the file fixes it; None otherwise."""
+        while (maker := self.maker(name)) is not None and maker.op_type in _TRANSPARENT:
+            name = maker.input[0]
+        if maker is None:
+            tensor = self.initializers.get(name)
+        elif maker.op_type == "Constant":
+            tensor = _constant_tensor(maker)
+        else:
+            tensor = None
+        return None if tensor is None else self._array(tensor)
+
+    def is_constant(self, name: str) -> bool:
+        """Whether the file fixes a tensor's value, found without reading it."""
+        while (maker := self.maker(name)) is not None and maker.op_type in _TRANSPARENT:
+            name = maker.input[0]
+        return name in self.initializers if maker is None else maker.op_type == "Constant"
+
+    def _array(self, tensor: onnx.TensorProto) -> npt.NDArray[np.generic]:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            loaded = onnx.TensorProto()
+            loaded.CopyFrom(tensor)
+            load_external_data_for_tensor(loaded, str(self._folder))
+            tensor = loaded
+        return numpy_helper.to_array(tensor)
+
+    def ancestors(self, names: set[str]) -> list[onnx.NodeProto]:
+        """Return the nodes that tensors depend on, in graph order."""
+        needed = set(names)
+        found = []
+        for node in reversed(self.nodes):
+            if not needed.isdisjoint(node.output):
+                found.append(node)
+                needed.update(name for name in node.input if name)
+        return found[::-1]
+
+
+def attribute(node: onnx.NodeProto, name: str, default: object = None) -> object:
+    """Return a node's attribute as a Python value, or the default where it has none."""
+    for entry in node.attribute:
+        if entry.name == name:
+            value = onnx.helper.get_attribute_value(entry)
+            return value.decode() if isinstance(value, bytes) else value
+    return default
+
+
+def module_name(node: onnx.NodeProto) -> str:
+    """Return the module a node was exported from, such as ``"blocks.3.attn"``; empty where nothing tells.
+
+    The current PyTorch exporter keeps scopes as metadata; the older one writes them into the node's name as a
+    path, in which a list and its item are two steps ("/blocks/blocks.3/attn/Softmax").
+    """
+    scopes = next((entry.value for entry in node.metadata_props if entry.key == _SCOPES), "")
+    if scopes:
+        path = [scope for scope in ast.literal_eval(scopes)[:-1] if scope]
+        return path[-1] if path else ""
+    steps: list[str] = []
+    for step in node.name.split("/")[:-1]:
+        if steps and step.startswith(f"{steps[-1]}."):
+            steps[-1] = step
+        elif step:
+            steps.append(step)
+    return ".".join(steps)
+
+
+def walk_back(graph: Graph, name: str, through: frozenset[str]) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes behind a tensor, nearest first; behind an operator not in `through` nothing follows."""
+    waiting, seen = [name], {name}
+    while waiting:
+        maker = graph.maker(waiting.pop(0))
+        if maker is None:
+            continue
+        yield maker
+        if maker.op_type in through:
+            fresh = [source for source in maker.input if source and source not in seen]
+            seen.update(fresh)
+            waiting.extend(fresh)
+
+
+def _constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    """Return the value of a Constant node, whichever attribute holds it."""
+    entry = node.attribute[0]
+    if entry.name == "value":
+        return entry.t
+    if entry.name in ("value_float", "value_floats"):
+        return numpy_helper.from_array(np.asarray(onnx.helper.get_attribute_value(entry), np.float32))
+    if entry.name in ("value_int", "value_ints"):
+        return numpy_helper.from_array(np.asarray(onnx.helper.get_attribute_value(entry), np.int64))
+    return None

@@ -1,0 +1,334 @@
+"""Finding attention in an ONNX graph: what may stand between ``Q K^T``, the softmax and the values.
+
+A decomposed attention is ``product -> (BETWEEN rows)* -> Softmax -> (AFTER operators)* -> product``, the
+last one with the values. What is allowed stands in tables, one row an operator, so that a new exporter's habit is a
+new row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy.typing as npt
+import onnx
+
+from viewer.backends.onnx_graph import Graph, attribute, module_name, walk_back
+
+Role = Literal["factor", "divisor", "bias", "mask", "none"]
+"""What the other operand does to the logits."""
+
+
+class Row(NamedTuple):
+    """An operator that may stand between the logits' product and the softmax.
+
+    Attributes
+    ----------
+    op
+        ONNX operator.
+    chain
+        Operand positions through which the logits may come.
+    role
+        What the other operand does to them.
+    """
+
+    op: str
+    chain: tuple[int, ...]
+    role: Role
+
+
+BETWEEN = (
+    Row("Mul", (0, 1), "factor"),
+    Row("Div", (0,), "divisor"),
+    Row("Add", (0, 1), "bias"),
+    Row("Where", (1, 2), "mask"),
+    Row("Cast", (0,), "none"),
+    Row("Identity", (0,), "none"),
+    Row("Dropout", (0,), "none"),
+)
+_BETWEEN = {row.op: row for row in BETWEEN}
+
+AFTER = {
+    "Cast": (0,),
+    "Identity": (0,),
+    "Dropout": (0,),
+    "Where": (1, 2),  # guards that put 0 for a row without any key
+    "QuantizeLinear": (0,),
+    "DequantizeLinear": (0,),
+}
+"""Operators that may stand between softmax and values, and the operands by which weights come in."""
+
+PRODUCTS = {"MatMul": (0, 1), "Einsum": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
+"""Operators that multiply two tensors, and which inputs those are."""
+
+# Behind a softmax whose logits are not understood, the product is looked for through these only: they leave
+# every token where it is.
+_ELEMENTWISE = frozenset(
+    {
+        *_BETWEEN,
+        "Sub",
+        "Tanh",
+        "Clip",
+        "Max",
+        "Min",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+    }
+)
+
+
+class Operand(NamedTuple):
+    """A tensor of the graph and the order in which its axes are (heads..., tokens, channels).
+
+    Attributes
+    ----------
+    tensor
+        Name in the graph.
+    axes
+        Order of axes, None for the tensor's own; (-1, -2) stands for "the last two exchanged".
+    """
+
+    tensor: str
+    axes: tuple[int, ...] | None = None
+
+    def arrange(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return a view of the tensor's value (or places) with its axes in order."""
+        if self.axes is None:
+            return array
+        return array.swapaxes(-1, -2) if self.axes == (-1, -2) else array.transpose(self.axes)
+
+
+class Step(NamedTuple):
+    """What one operator does to the logits on their way to the softmax.
+
+    Attributes
+    ----------
+    role
+        See `Role`.
+    tensor
+        The other operand.
+    condition
+        For a mask: the condition, true where the logits stay.
+    negated
+        For a mask: whether the logits stay where the condition is false.
+    """
+
+    role: Role
+    tensor: str
+    condition: str = ""
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """An attention operation of the graph.
+
+    Attributes
+    ----------
+    name
+        Module it belongs to.
+    queries, keys
+        What the logits are the product of; in the fallback only good for finding where tokens sit.
+    values
+        What the weights are multiplied with.
+    context
+        The product.
+    steps
+        From the product to the softmax.
+    weights
+        The softmax's result where the logits are not understood; empty otherwise.
+    node
+        The standard operator, where there is one (then `steps` is empty).
+    quantized
+        Whether weights times values are computed in integers, which can't be checked against floats.
+    """
+
+    name: str
+    queries: Operand
+    keys: Operand
+    values: Operand
+    context: Operand
+    steps: tuple[Step, ...] = ()
+    weights: str = ""
+    node: onnx.NodeProto | None = None
+    quantized: bool = False
+
+
+def find_attention(graph: Graph) -> tuple[Found, ...]:
+    """Find all attention operations of a graph, in forward order, each with a name of its own."""
+    found = []
+    for node in graph.nodes:
+        if node.op_type == "Softmax" and node.domain in ("", "ai.onnx"):
+            match = _decomposed(graph, node)
+        elif node.op_type == "Attention" and node.domain in ("", "ai.onnx"):
+            match = _standard(graph, node)
+        else:
+            continue
+        if match is not None:
+            found.append(match)
+    return _named(found)
+
+
+def _named(found: list[Found]) -> tuple[Found, ...]:
+    """Give names to operations without one, and number those that share a name."""
+    names = [match.name or "attention" for match in found]
+    unique: list[Found] = []
+    for index, (match, name) in enumerate(zip(found, names, strict=True)):
+        ordinal = names[:index].count(name)
+        shared = names.count(name) > 1
+        unique.append(Found(**{**match.__dict__, "name": f"{name}.{ordinal}" if shared else name}))
+    return tuple(unique)
+
+
+def _standard(graph: Graph, node: onnx.NodeProto) -> Found | None:
+    """Describe an `Attention` operator of opset 23 or later."""
+    queries, keys, values = node.input[:3]
+    if graph.is_constant(values):
+        return None
+    needs_weights = float(attribute(node, "softcap", 0.0)) != 0 or any(node.input[4:6])
+    return Found(
+        name=module_name(node),
+        queries=Operand(queries),
+        keys=Operand(keys),
+        values=Operand(values),
+        context=Operand(node.output[0]),
+        weights=weights_output(node) if needs_weights else "",
+        node=node,
+    )
+
+
+def weights_output(node: onnx.NodeProto) -> str:
+    """Name the fourth output of an Attention operator, which can hold the softmax's result."""
+    return f"{node.output[0]}/attention_weights"
+
+
+def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
+    """Describe the attention around a softmax; None where it is no attention."""
+    end = _value_product(graph, softmax.output[0])
+    if end is None or int(attribute(softmax, "axis", -1)) == 0:
+        return None
+    product, weights_first = end
+    first, second = PRODUCTS[product.op_type]
+    values = product.input[second if weights_first else first]
+    if graph.is_constant(values):
+        return None
+    operands = _value_operands(product, values, weights_first)
+    if operands is None:
+        return None
+    common = {
+        "name": module_name(softmax) or module_name(product),
+        "values": operands[0],
+        "context": operands[1],
+    }
+    common["quantized"] = product.op_type not in ("MatMul", "Einsum")
+    logits = _logits(graph, softmax.input[0], ())
+    if logits is not None:
+        source, steps = logits
+        pair = _query_key(source)
+        if pair is not None and not all(graph.is_constant(operand.tensor) for operand in pair):
+            return Found(queries=pair[0], keys=pair[1], steps=steps, **common)
+    for source in walk_back(graph, softmax.input[0], _ELEMENTWISE):
+        pair = _query_key(source) if source.op_type in PRODUCTS else None
+        if pair is not None:
+            return Found(queries=pair[0], keys=pair[1], weights=softmax.output[0], **common)
+    return None
+
+
+def _value_product(graph: Graph, weights: str) -> tuple[onnx.NodeProto, bool] | None:
+    """Follow weights forward to the product with the values; tell whether they are its first operand."""
+    waiting = [weights]
+    while waiting:
+        name = waiting.pop(0)
+        for user in graph.users(name):
+            if user.op_type in PRODUCTS:
+                first, second = PRODUCTS[user.op_type]
+                if name == user.input[first]:
+                    return user, True
+                if name == user.input[second] and user.op_type == "Einsum":
+                    return user, False
+            elif any(user.input[at] == name for at in AFTER.get(user.op_type, ()) if at < len(user.input)):
+                waiting.append(user.output[0])
+    return None
+
+
+def _logits(
+    graph: Graph, name: str, steps: tuple[Step, ...]
+) -> tuple[onnx.NodeProto, tuple[Step, ...]] | None:
+    """Walk from the softmax's input back to the product; steps come in forward order."""
+    maker = graph.maker(name)
+    if maker is None:
+        return None
+    if maker.op_type in ("MatMul", "Einsum"):
+        return maker, steps
+    row = _BETWEEN.get(maker.op_type)
+    if row is None:
+        return None
+    for at in row.chain:
+        if at < len(maker.input):
+            found = _logits(graph, maker.input[at], (*_step(maker, row, at), *steps))
+            if found is not None:
+                return found
+    return None
+
+
+def _step(node: onnx.NodeProto, row: Row, at: int) -> tuple[Step, ...]:
+    """Describe what a node does to the logits that come in at one of its operands."""
+    if row.role == "none":
+        return ()
+    if row.role == "mask":
+        return (Step("mask", node.input[3 - at], condition=node.input[0], negated=at == 2),)
+    return (Step(row.role, node.input[1 - at]),)
+
+
+def _query_key(product: onnx.NodeProto) -> tuple[Operand, Operand] | None:
+    """Return the operands of a logits product as queries and keys, each (heads..., tokens, channels)."""
+    first, second = PRODUCTS[product.op_type]
+    if product.op_type != "Einsum":
+        return Operand(product.input[first]), Operand(product.input[second], (-1, -2))
+    terms = _einsum_terms(product)
+    if terms is None:
+        return None
+    left, right, result = terms
+    query, key = result[-2], result[-1]
+    names = {True: product.input[0], False: product.input[1]}
+    queries_left = query in left
+    pair = []
+    for token, from_left in ((query, queries_left), (key, not queries_left)):
+        subscript = left if from_left else right
+        summed = [letter for letter in subscript if letter not in result]
+        if token not in subscript or len(summed) != 1:
+            return None
+        order = [letter for letter in result[:-2] if letter in subscript] + [token, summed[0]]
+        pair.append(Operand(names[from_left], tuple(subscript.index(letter) for letter in order)))
+    return pair[0], pair[1]
+
+
+def _value_operands(
+    product: onnx.NodeProto, values: str, weights_first: bool
+) -> tuple[Operand, Operand] | None:
+    """Return values and context of the product of weights and values, each (heads..., tokens, channels)."""
+    if product.op_type != "Einsum":
+        return Operand(values), Operand(product.output[0])
+    terms = _einsum_terms(product)
+    if terms is None:
+        return None
+    left, right, result = terms
+    weights, held = (left, right) if weights_first else (right, left)
+    query, key, lead = weights[-2], weights[-1], weights[:-2]
+    channel = [letter for letter in held if letter not in weights]
+    if len(channel) != 1 or key not in held or key in result or query not in result:
+        return None
+    values_axes = tuple(held.index(letter) for letter in [*lead, key, channel[0]])
+    context_axes = tuple(result.index(letter) for letter in [*lead, query, channel[0]])
+    return Operand(values, values_axes), Operand(product.output[0], context_axes)
+
+
+def _einsum_terms(node: onnx.NodeProto) -> tuple[str, str, str] | None:
+    """Split a two-operand Einsum equation; None where it has another form."""
+    equation = str(attribute(node, "equation")).replace(" ", "")
+    inputs, arrow, result = equation.partition("->")
+    terms = inputs.split(",")
+    if not arrow or len(terms) != 2 or "." in equation or len(result) < 2:
+        return None
+    return terms[0], terms[1], result

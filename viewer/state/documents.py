@@ -76,7 +76,7 @@ class Documents:
     @property
     def current(self) -> ImageDocument | None:
         """The document the views show."""
-        return None if self._current is None else self._documents[self._current]
+        return None if self._current is None else self._documents.get(self._current)
 
     def get(self, key: int) -> ImageDocument | None:
         """Return a document, or None if it was closed."""

@@ -6,11 +6,13 @@ import json
 import os
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from viewer.state.display import DisplayValue, Protocol, Scale, Theme, Unit
 from viewer.state.requests import Ground, ModelRequest, View, parse_size, size_text
 from viewer.state.selection import Direction, Fusion
+
+_Item = TypeVar("_Item", str, ModelRequest)
 
 VERSION = 1
 _RECENT = 12
@@ -21,7 +23,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "theme": get_args(Theme),
     "fusion": get_args(Fusion),
     "direction": get_args(Direction),
-    "view": get_args(View),
+    "view": (*get_args(View), "table"),
     "ground": get_args(Ground),
 }
 
@@ -75,9 +77,7 @@ class Preferences:
 
     def with_image(self, path: Path) -> Preferences:
         """Remember a picture that was opened, and its folder."""
-        return replace(
-            self, recent_images=_latest(str(path), self.recent_images), folder=str(path.parent)
-        )
+        return replace(self, recent_images=_latest(str(path), self.recent_images), folder=str(path.parent))
 
 
 def settings_path() -> Path:
@@ -90,8 +90,8 @@ def settings_path() -> Path:
 def load(path: Path) -> Preferences:
     """Read what was remembered.
 
-    A missing file gives the defaults; so does every single value that can't be used. A file that is not JSON is
-    put aside as ``settings.damaged.json``, so that nothing a person wrote by hand is lost.
+    A missing file gives the defaults; so does every single value that can't be used. A file that is not JSON
+    is put aside as ``settings.damaged.json``, so that nothing a person wrote by hand is lost.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -164,8 +164,8 @@ def _read(raw: dict[str, Any]) -> Preferences:
     )
 
 
-def _plain(raw: dict[str, Any], default: Any) -> dict[str, Any]:
-    """Take the text, numbers and switches of a section that have the type and, where there are, a value we know."""
+def _plain(raw: dict[str, Any], default: Preferences | DisplayValue | ExportChoices) -> dict[str, Any]:
+    """Take the texts, numbers and switches of a section that have the right type and a known value."""
     found = {}
     for item in fields(default):
         now, value = getattr(default, item.name), raw.get(item.name)
@@ -218,5 +218,5 @@ def _list(raw: object) -> list[Any]:
     return raw if isinstance(raw, list) else []
 
 
-def _latest(item: Any, items: tuple[Any, ...]) -> tuple[Any, ...]:
+def _latest(item: _Item, items: tuple[_Item, ...]) -> tuple[_Item, ...]:
     return (item, *(other for other in items if other != item))[:_RECENT]

@@ -63,7 +63,7 @@ class TableRequest:
 
 
 def size_text(size: ImageSize) -> str:
-    """Write an input size as a person types it: ``"224x320"``, ``"whole"``, or nothing for the model's own."""
+    """Write an input size as a person types it: "224x320", "whole", or nothing for the model's own."""
     if size is None:
         return ""
     if isinstance(size, tuple):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from viewer.state.display import Display
 from viewer.state.selection import Selection
 
-# The names of `viewer.state.colormaps.COLORMAPS`, a test holds them equal: importing that file would load the colour
-# tables before the window is on the screen.
+# The names of `viewer.state.colormaps.COLORMAPS`, a test holds them equal: importing that file would load the
+# colour tables before the window is on the screen.
 _COLORMAPS = ("viridis", "cividis", "inferno", "magma", "plasma", "batlow")
 
 
@@ -71,8 +70,8 @@ DISPLAY_CHOICES = (
     Choice(
         "protocol",
         "Protocol",
-        "Renormalized: of the attention spent on patches, how far does it go. Original: as published, attention on "
-        "prefix tokens counts as distance 0.",
+        "Renormalized: of the attention spent on patches, how far does it go. Original: as published, "
+        "attention on prefix tokens counts as distance 0.",
         (("renormalized", "renormalized"), ("original", "original")),
     ),
     Choice(
@@ -81,7 +80,7 @@ DISPLAY_CHOICES = (
 )
 
 
-def chosen(holder: Selection | Display, choice: Choice) -> Any:
+def chosen(holder: Selection | Display, choice: Choice) -> str:
     """Return the value that is chosen now."""
     return getattr(holder.value, choice.field)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote_to_bytes
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMimeData, QUrl
 from PySide6.QtGui import QImage
 
+from viewer.errors import ImageError
+
 # Bytes as the other program has them are better than Qt's own conversion: they keep profile and orientation.
 _PICTURES = ("image/png", "image/jpeg", "image/webp", "image/avif", "image/tiff", "image/gif", "image/bmp")
-_DATA_URL = re.compile(r"data:image/[\w.+-]+(?P<options>(?:;[\w=-]+)*),(?P<data>[\w%+/=.~!*'()-]+)")
+_DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=-]+)*,[\w%+/=.~!*'()-]+")
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,13 @@ class Dropped:
     paths
         Files and folders.
     pictures
-        Bytes of picture files, or a `QImage`'s as PNG.
+        Bytes of picture files (a `QImage`'s as PNG), or ``data:`` addresses that hold such bytes.
     problems
         A sentence for each thing that can't be taken.
     """
 
     paths: tuple[Path, ...] = ()
-    pictures: tuple[bytes, ...] = ()
+    pictures: tuple[bytes | str, ...] = ()
     problems: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -39,26 +40,32 @@ class Dropped:
 
 def welcome(mime: QMimeData) -> bool:
     """Return whether a drag holds anything that could be opened, without reading its data."""
-    return mime.hasUrls() or mime.hasImage() or any(mime.hasFormat(kind) for kind in _PICTURES) or mime.hasHtml()
+    return (
+        mime.hasUrls() or mime.hasImage() or any(mime.hasFormat(kind) for kind in _PICTURES) or mime.hasHtml()
+    )
 
 
 def read(mime: QMimeData) -> Dropped:
     """Take what a drop or the clipboard holds.
 
-    A browser offers the same picture in several forms at once (address, markup, pixels): one of them is taken, the
-    one that is nearest to the original file.
+    A browser offers the same picture in several forms at once (address, markup, pixels): one of them is
+    taken, the one that is nearest to the original file.
     """
     urls = mime.urls() if mime.hasUrls() else []
     paths = tuple(Path(url.toLocalFile()) for url in urls if url.isLocalFile())
-    texts = [url.toString(QUrl.ComponentFormattingOption.FullyEncoded) for url in urls if not url.isLocalFile()]
-    pictures = tuple(_embedded(texts))
-    if paths or pictures:
-        return Dropped(paths, pictures, tuple(_from_web(text) for text in texts if not _DATA_URL.match(text)))
-    picture = _offered(mime) or next(iter(_embedded([mime.html(), mime.text()])), b"") or _pixels(mime)
+    texts = [
+        url.toString(QUrl.ComponentFormattingOption.FullyEncoded) for url in urls if not url.isLocalFile()
+    ]
+    embedded = _DATA_URL.findall("\n".join(texts))
+    problems = tuple(_refusal(text) for text in texts if not _DATA_URL.match(text))
+    if paths or embedded:
+        return Dropped(paths, tuple(embedded), problems)
+    picture = (
+        _offered(mime) or next(iter(_DATA_URL.findall(f"{mime.html()}\n{mime.text()}")), b"") or _pixels(mime)
+    )
     if picture:
         return Dropped(pictures=(picture,))
-    named = [] if texts else _named_files(mime.text())
-    return Dropped(paths=tuple(named), problems=tuple(_from_web(text) for text in texts))
+    return Dropped(paths=tuple(_named_files(mime.text())) if not texts else (), problems=problems)
 
 
 def _offered(mime: QMimeData) -> bytes:
@@ -80,17 +87,6 @@ def _pixels(mime: QMimeData) -> bytes:
     return data.data()
 
 
-def _embedded(texts: list[str]) -> list[bytes]:
-    """Return the pictures that ``data:`` addresses carry, wherever they stand in the text."""
-    found = []
-    for text in texts:
-        for match in _DATA_URL.finditer(text):
-            data = unquote_to_bytes(match["data"])
-            base64 = ";base64" in match["options"]
-            found.append(QByteArray.fromBase64(data).data() if base64 else data)
-    return [picture for picture in found if picture]
-
-
 def _named_files(text: str) -> list[Path]:
     """Return the files that pasted lines of text name, if every line names one."""
     lines = [line.strip().strip("\"'") for line in text.splitlines() if line.strip()]
@@ -105,8 +101,12 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _from_web(address: str) -> str:
-    return (
-        f"{address[:80]} is an address on the web, and Patchreach fetches nothing from there. "
-        "Save the picture first, or copy it in the browser and paste it here."
-    )
+def _refusal(address: str) -> str:
+    """Say why an address can't be opened."""
+    from viewer.images.sources import path_from_url
+
+    try:
+        path_from_url(address)
+    except ImageError as error:
+        return str(error)
+    return f"{address} can't be opened."

@@ -101,7 +101,9 @@ class FilmStrip(QListWidget):
         self._documents = documents
         self._items: dict[int, QListWidgetItem] = {}
         self.setAccessibleName("Open pictures")
-        self.setToolTip("Drop pictures anywhere on the window. Delete closes one, double-click tries a failed one again.")
+        self.setToolTip(
+            "Drop pictures anywhere on the window. Delete closes one, double-click tries a failed one again."
+        )
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
         self.setMinimumWidth(120)
@@ -110,7 +112,7 @@ class FilmStrip(QListWidget):
         self.currentItemChanged.connect(self._show)
         self.itemDoubleClicked.connect(lambda item: self.retry_asked.emit(_key(item)))
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """Return a size that leaves the views most of the window."""
         return QSize(200, 400)
 
@@ -144,7 +146,7 @@ class FilmStrip(QListWidget):
     def _remove(self, key: int) -> None:
         item = self._items.pop(key, None)
         if item is not None:
-            # The list would mark a neighbour of its own choice and show it; which one is current is state's to say.
+            # The list would mark and show a neighbour; which one is current is state's to say.
             self.blockSignals(True)
             self.takeItem(self.row(item))
             self.blockSignals(False)

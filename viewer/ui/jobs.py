@@ -160,7 +160,7 @@ class Jobs(QObject):
         self._start_next()
 
     def invalidate(self, scope: Hashable) -> None:
-        """Make everything handed in under `scope` stale: drop what waits, stop what runs, ignore its result."""
+        """Make what was handed in under `scope` stale: drop what waits, stop what runs, ignore its result."""
         self._generations[scope] = self._generations.get(scope, 0) + 1
         self._waiting = deque(entry for entry in self._waiting if self._fresh(entry))
         if self._running is not None and not self._fresh(self._running):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QFrame,
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 # Beyond this the oldest goes: a folder of broken files must not fill the memory with labels.
 _MOST = 50
 _LINES_SHOWN = 4
+_PASSING_MS = 6000
 
 
 class Message(QFrame):
@@ -58,9 +59,7 @@ class Message(QFrame):
         shown.setMaximumHeight(160)
         shown.hide()
         whole.addWidget(shown)
-        line.addWidget(
-            _button("Details", "Show what happened", lambda: shown.setVisible(shown.isHidden()))
-        )
+        line.addWidget(_button("Details", "Show what happened", lambda: shown.setVisible(shown.isHidden())))
         line.addWidget(_button("Copy details", "Copy them for a bug report", self.copy_details))
 
     def copy_details(self) -> None:
@@ -91,14 +90,16 @@ class Messages(QScrollArea):
         """What is said now, latest first."""
         return tuple(message.text for message in self._shown)
 
-    def say(self, text: str, details: str = "") -> None:
-        """Show a message; the same sentence is not said twice."""
+    def say(self, text: str, details: str = "", passing: bool = False) -> None:
+        """Show a message; the same sentence is not said twice, and a `passing` one goes by itself."""
         for message in [message for message in self._shown if message.text == text]:
             self._remove(message)
         message = Message(text, details)
         message.dismissed.connect(lambda: self._remove(message))
         self._shown.insert(0, message)
         self._list.insertWidget(0, message)
+        if passing:
+            QTimer.singleShot(_PASSING_MS, message, message.dismissed.emit)
         for old in self._shown[_MOST:]:
             self._remove(old)
         self._fit()

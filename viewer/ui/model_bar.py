@@ -64,7 +64,9 @@ class ModelBar(QWidget):
     def _tell_model(self, model: Model | None) -> None:
         self._name.setText(Path(model.name).name if model else "No model is open: open one…")
         self._name.setToolTip(f"{model.name}\nOpen another model (Ctrl+M)" if model else "Ctrl+M")
-        self._where.setText(f"{_BACKENDS.get(model.backend, model.backend)} · {model.device}" if model else "")
+        self._where.setText(
+            f"{_BACKENDS.get(model.backend, model.backend)} · {model.device}" if model else ""
+        )
         self._preprocessing.setVisible(model is not None)
         self._tell_record(self._documents.current)
 
@@ -94,11 +96,12 @@ def verification(record: AttentionRecord) -> str:
     if not failed:
         worst = f", largest relative error {max(errors):.1g}" if errors else ""
         lines.append(
-            f"All {len(record.layers)} layers verified: the shown weights reproduce each attention's real output"
-            f"{worst}."
+            f"All {len(record.layers)} layers verified: the shown weights reproduce each attention's real "
+            f"output{worst}."
         )
-    for layer in failed:
-        lines.append(f"Layer {layer.index} ({layer.name}) is not verified: {layer.verdict.reason}.")
+    lines += [
+        f"Layer {layer.index} ({layer.name}) is not verified: {layer.verdict.reason}." for layer in failed
+    ]
     lines.append(
         {
             True: "Looking inside left the model's output as it was.",

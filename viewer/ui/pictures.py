@@ -22,11 +22,12 @@ def picture(pixels: npt.NDArray[np.uint8]) -> QImage:
 def reduced(pixels: npt.NDArray[np.uint8], size: QSize, ratio: float) -> QPixmap:
     """Return a picture fitted into `size`, sharp on a screen of that device pixel ratio.
 
-    Large photographs are thinned out to about twice the wanted size first: smooth scaling of 24 megapixels on the
-    window's thread would be felt.
+    Large photographs are thinned out to about twice the wanted size first: smooth scaling of 24 megapixels on
+    the window's thread would be felt.
     """
     wanted = size * ratio
-    step = max(1, min(pixels.shape[0] // max(2 * wanted.height(), 1), pixels.shape[1] // max(2 * wanted.width(), 1)))
+    enough = (max(2 * wanted.height(), 1), max(2 * wanted.width(), 1))
+    step = max(1, min(pixels.shape[0] // enough[0], pixels.shape[1] // enough[1]))
     pixmap = QPixmap.fromImage(picture(pixels[::step, ::step])).scaled(
         wanted, Qt.AspectRatioMode.KeepAspectRatio, Qt.TransformationMode.SmoothTransformation
     )

@@ -68,8 +68,8 @@ def _wayland_answers(wayland: str, runtime: str) -> bool:
 def _missing_library() -> str:
     """Load Qt and its X11 plugin as Qt will; a bare system lacks some of the libraries they need."""
     try:
-        from PySide6.QtCore import QLibraryInfo
         from PySide6 import QtGui  # noqa: F401
+        from PySide6.QtCore import QLibraryInfo
     except ImportError as error:
         return f"Qt can't be loaded ({error})"
     plugins = Path(QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath))

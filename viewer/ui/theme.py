@@ -65,7 +65,10 @@ def _style(palette: Palette) -> str:
     """Return what a palette can't say; widgets are named by the `kind` property they carry."""
     small = max(palette.points - 1.0, 8.0)
     return f"""
-        QToolTip {{ color: {palette.text}; background: {palette.panel}; border: 1px solid {palette.faint}; padding: 3px; }}
+        QToolTip {{
+            color: {palette.text}; background: {palette.panel};
+            border: 1px solid {palette.faint}; padding: 3px;
+        }}
         QToolBar {{ border: none; spacing: 6px; padding: 2px 4px; }}
         QSplitter::handle {{ background: {palette.empty}; }}
         QSplitter::handle:hover {{ background: {palette.accent}; }}
@@ -74,7 +77,9 @@ def _style(palette: Palette) -> str:
         *[kind="bad"] {{ color: {palette.accent}; font-size: {small}pt; }}
         *[kind="verified"] {{ color: {palette.query}; }}
         *[kind="unverified"] {{ color: {palette.accent}; }}
-        QFrame[kind="message"] {{ background: {palette.panel}; border: 1px solid {palette.faint}; border-radius: 4px; }}
+        QFrame[kind="message"] {{
+            background: {palette.panel}; border: 1px solid {palette.faint}; border-radius: 4px;
+        }}
         QFrame[kind="drop"] {{ border: 2px dashed {palette.faint}; border-radius: 10px; }}
         QFrame[kind="drop"][over="true"] {{ border-color: {palette.accent}; }}
     """

@@ -9,7 +9,6 @@ from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSlider, QSpinBox, QToolBar, QWidget
 
-from viewer.state.moves import choose as choose_head
 from viewer.state.selection import HeadRef
 from viewer.ui.choices import DISPLAY_CHOICES, SELECTION_CHOICES, Choice, choose, chosen
 
@@ -26,7 +25,7 @@ _FUSIONS = ("mean", "max", "min")
 class KeepsArrows(QObject):
     """Lets a control use the arrow keys while it has the focus; elsewhere they move the query."""
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Claim arrow keys before they become shortcuts."""
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
             plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
@@ -66,25 +65,27 @@ class HeadControls(QObject):
             return
         heads = self._layers[value.head.layer]
         if self.head.count() != len(_FUSIONS) + heads:
-            _fill(self.head, [f"{name} of {heads} heads" for name in _FUSIONS] + [str(i) for i in range(heads)])
+            _fill(
+                self.head, [f"{name} of {heads} heads" for name in _FUSIONS] + [str(i) for i in range(heads)]
+            )
         with QSignalBlocker(self.layer), QSignalBlocker(self.head):
             self.layer.setCurrentIndex(value.head.layer)
             head = value.head.head
             self.head.setCurrentIndex(_FUSIONS.index(value.fusion) if head is None else len(_FUSIONS) + head)
 
     def _choose_layer(self, layer: int) -> None:
-        self._choose(HeadRef(layer, self._selection.value.head.head))
+        head = self._selection.value.head.head
+        self._selection.select_head(
+            HeadRef(layer, None if head is None else min(head, self._layers[layer] - 1))
+        )
 
     def _choose_head(self, place: int) -> None:
+        layer = self._selection.value.head.layer
         if place < len(_FUSIONS):
-            self._selection.set(replace(self._selection.value, fusion=_FUSIONS[place]))
-        head = None if place < len(_FUSIONS) else place - len(_FUSIONS)
-        self._choose(HeadRef(self._selection.value.head.layer, head))
-
-    def _choose(self, shown: HeadRef) -> None:
-        document = self._documents.current
-        if document is not None and document.record is not None:
-            self._selection.set(choose_head(self._selection.value, document.record, shown))
+            self._selection.set_fusion(_FUSIONS[place])
+            self._selection.select_head(HeadRef(layer, None))
+        else:
+            self._selection.select_head(HeadRef(layer, place - len(_FUSIONS)))
 
 
 class ChoiceBox(QComboBox):
@@ -125,7 +126,12 @@ class OverlayControls(QObject):
         self.ring.setSpecialValueText("none")
         _add(bar, "Opacity", self.opacity, "Opacity of the overlay")
         _add(bar, "", self.grid, "Draw the borders of the patches")
-        _add(bar, "Convolutions", self.ring, "Outline what this many stacked 3x3 convolutions could reach from the query")
+        _add(
+            bar,
+            "Convolutions",
+            self.ring,
+            "Outline what this many stacked 3x3 convolutions could reach from the query",
+        )
         self.opacity.valueChanged.connect(lambda percent: self._set(opacity=percent / 100))
         self.grid.toggled.connect(lambda on: self._set(grid=on))
         self.ring.valueChanged.connect(lambda count: self._set(ring=count))

@@ -57,6 +57,11 @@ class Welcome(QFrame):
         row.addStretch(1)
         return row
 
+    def set_over(self, over: bool) -> None:
+        """Show that something to drop is over the window."""
+        self.setProperty("over", over)
+        self.style().polish(self)
+
     def tell_model(self, name: str) -> None:
         """Say what a dropped picture will be shown to."""
         self._about.setText(
@@ -95,7 +100,7 @@ class Pending(QWidget):
         self._document = None
         self._picture.clear()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Fit the picture anew."""
         super().resizeEvent(event)
         self._paint()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,27 +22,42 @@ if TYPE_CHECKING:
     from viewer.images.preprocess import Preprocessing
     from viewer.state.documents import Documents, ImageDocument
 
+Restore = Callable[[Path], object | None]
+
 SAMPLE = ModelRequest("sample")
 _WHOLE_MODELS = {".onnx", ".pt2"}
-_CHECKPOINTS = {".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
 _MOST_OF_A_FOLDER = 64
 _AGAIN = "Double-click it in the film strip to try again."
 
 
 @dataclass(frozen=True)
 class Source:
-    """A picture to open: a file, or bytes under a name; `first` is the one of its drop that is shown."""
+    """A picture to open: a file, bytes or a ``data:`` address; the `first` of a drop is shown."""
 
-    what: Path | bytes
+    what: Path | bytes | str
     name: str
     first: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An exported figure that was opened: what it shows."""
+
+    shown: object
 
 
 class Workflow(QObject):
     """Opens models and pictures, and takes every picture through the model, the current one first.
 
-    One thing is handed to `Jobs` at a time and the next is chosen only then: so the model comes before the pictures,
-    the picture on the screen before the others, and a second drop waits its turn.
+    One thing is handed to `Jobs` at a time and the next is chosen only then: so the model comes before the
+    pictures, the picture on the screen before the others, and a second drop waits its turn.
+
+    Parameters
+    ----------
+    documents, jobs
+        What is open, and what runs slow work.
+    restore
+        Tells what an exported figure shows, or None for any other file.
 
     Signals
     -------
@@ -50,18 +65,23 @@ class Workflow(QObject):
         A sentence for the person.
     checkpoint_given
         A file of weights that need an architecture; carries its path.
+    figure_given
+        An exported figure is to be opened again; carries what `restore` found in it.
     model_opened, image_opened
         Worth remembering: the request, the path.
     """
 
     said = Signal(str)
     checkpoint_given = Signal(object)
+    figure_given = Signal(object)
     model_opened = Signal(object)
     image_opened = Signal(object)
 
-    def __init__(self, documents: Documents, jobs: Jobs, parent: QObject | None = None) -> None:
+    def __init__(
+        self, documents: Documents, jobs: Jobs, restore: Restore, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
-        self._documents, self._jobs = documents, jobs
+        self._documents, self._jobs, self._restore = documents, jobs, restore
         self._sources: deque[Source] = deque()
         self._folders: deque[Path] = deque()
         self._wanted: ModelRequest | None = None
@@ -71,32 +91,16 @@ class Workflow(QObject):
     # What a person asks for
 
     def open_paths(self, paths: Iterable[Path]) -> None:
-        """Open files and folders, whatever they hold."""
-        first = True
-        models = []
-        for path in paths:
-            kind = path.suffix.lower()
-            if path.is_dir():
-                self._folders.append(path)
-            elif kind in _WHOLE_MODELS:
-                models.append(path)
-            elif kind in _CHECKPOINTS:
-                self.checkpoint_given.emit(path)
-            else:
-                self._sources.append(Source(path, path.name, first))
-                first = False
-        for path in models[:-1]:
-            self.said.emit(f"One model is open at a time: {models[-1].name} is opened, {path.name} is not.")
-        if models:
-            self.open_model(ModelRequest(str(models[-1])))
+        """Open files and folders, whatever they hold; what can't be opened gets its own sentence."""
         self._sample_failed = False
+        self._sort_in([path for path in paths if not self._put_off(path)])
         self._next()
 
-    def open_pictures(self, pictures: Iterable[bytes], name: str) -> None:
+    def open_pictures(self, pictures: Iterable[bytes | str], name: str) -> None:
         """Open pictures that came as data."""
+        self._sample_failed = False
         for index, data in enumerate(pictures):
             self._sources.append(Source(data, name, index == 0))
-        self._sample_failed = False
         self._next()
 
     def open_model(self, request: ModelRequest) -> None:
@@ -138,6 +142,33 @@ class Workflow(QObject):
         self._documents.close(key)
         self._jobs.invalidate(("document", key))
 
+    # What was dropped
+
+    def _put_off(self, path: Path) -> bool:
+        """Leave a folder to the working thread; looking into it may take long."""
+        if path.is_dir():
+            self._folders.append(path)
+        return path.is_dir()
+
+    def _sort_in(self, paths: list[Path]) -> None:
+        from viewer.images.sources import kind_of
+
+        models = []
+        pictures = []
+        for path in paths:
+            kind = kind_of(path)
+            if kind == "model" and path.suffix.lower() in _WHOLE_MODELS:
+                models.append(path)
+            elif kind == "model":
+                self.checkpoint_given.emit(path)
+            else:
+                pictures.append(path)
+        self._sources.extend(Source(path, path.name, path is pictures[0]) for path in pictures)
+        for path in models[:-1]:
+            self.said.emit(f"One model is open at a time: {models[-1].name} is opened, {path.name} is not.")
+        if models:
+            self.open_model(ModelRequest(str(models[-1])))
+
     # What is done next
 
     def _next(self) -> None:
@@ -166,7 +197,8 @@ class Workflow(QObject):
         model = self._documents.model
         if model is None:
             self.said.emit(
-                "No model was open, so the sample model (DINOv2 ViT-S/14) looks at your picture; Ctrl+M opens another."
+                "No model was open, so the sample model (DINOv2 ViT-S/14) looks at your picture; "
+                "Ctrl+M opens another."
             )
             self.open_model(SAMPLE)
         elif document.record is not None:
@@ -192,26 +224,30 @@ class Workflow(QObject):
         self._jobs.submit(Request(f"Opening {request.title}", work, done, failed, ("model",)))
 
     def _start_folder(self, folder: Path) -> None:
+        def work(job: Job) -> list[Path]:
+            from viewer.images.sources import expand_paths, kind_of
+
+            return [path for path in expand_paths([folder]) if path == folder or kind_of(path) == "image"]
+
         def done(found: list[Path]) -> None:
             if len(found) > _MOST_OF_A_FOLDER:
                 self.said.emit(
                     f"{folder.name} holds {len(found)} pictures; the first {_MOST_OF_A_FOLDER} are opened. "
                     "`patchreach study` measures whole folders."
                 )
-            if not found:
-                self.said.emit(f"{folder} holds no pictures.")
-            chosen = found[:_MOST_OF_A_FOLDER]
-            self._sources.extend(Source(path, path.name, path is chosen[0]) for path in chosen)
+            self._sort_in(found[:_MOST_OF_A_FOLDER])
 
-        self._jobs.submit(Request(f"Looking into {folder.name}", lambda job: _pictures_in(folder, job), done, self._say))
+        self._jobs.submit(Request(f"Looking into {folder.name}", work, done, self._say))
 
     def _start_source(self, source: Source) -> None:
-        def work(job: Job) -> DecodedImage:
-            from viewer.images.decode import open_image
+        def work(job: Job) -> DecodedImage | Figure:
+            shown = self._restore(source.what) if isinstance(source.what, Path) else None
+            return _decode(source) if shown is None else Figure(shown)
 
-            return open_image(source.what, source.name)
-
-        def done(image: DecodedImage) -> None:
+        def done(image: DecodedImage | Figure) -> None:
+            if isinstance(image, Figure):
+                self.figure_given.emit(image.shown)
+                return
             document = self._documents.add(image)
             if source.first:
                 self._documents.show(document.key)
@@ -226,7 +262,10 @@ class Workflow(QObject):
 
         self._documents.update(document.key, status="running", problem="")
         self._submit_for(
-            document, f"{model_title(model)} looks at {document.image.name}", lambda job: model.attend(document.image, job), done
+            document,
+            f"{model_title(model)} looks at {document.image.name}",
+            lambda job: model.attend(document.image, job),
+            done,
         )
 
     def _start_measuring(self, document: ImageDocument, record: AttentionRecord) -> None:
@@ -261,8 +300,10 @@ def model_title(model: Model) -> str:
     return Path(model.name).name or model.name
 
 
-def _pictures_in(folder: Path, job: Job) -> list[Path]:
-    from viewer.images.sources import pictures_in
+def _decode(source: Source) -> DecodedImage:
+    from viewer.images.decode import open_image
+    from viewer.images.sources import image_from_data_url
 
-    job.step(f"Looking into {folder.name}")
-    return pictures_in(folder)
+    if isinstance(source.what, str):
+        return image_from_data_url(source.what, source.name)
+    return open_image(source.what, source.name)

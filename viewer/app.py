@@ -1,0 +1,397 @@
+"""The composition root of the window: builds state, jobs and window, connects them, takes them apart."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtWidgets import QApplication
+
+from viewer.state import preferences as settings
+from viewer.state.display import Display
+from viewer.state.documents import Documents
+from viewer.state.palette import palette
+from viewer.state.preferences import Preferences
+from viewer.state.requests import FigureRequest, ModelRequest, TableRequest
+from viewer.state.scene import Scene
+from viewer.state.selection import HeadRef, Selection
+from viewer.ui.jobs import Jobs, Request
+from viewer.ui.theme import apply_theme
+from viewer.ui.window import Window
+from viewer.ui.workflow import SAMPLE, Workflow
+
+if TYPE_CHECKING:
+    from viewer.backends.model import Job
+    from viewer.export.restore import Restored
+    from viewer.state.documents import ImageDocument
+
+# How long closing waits for work that cannot be stopped at once, such as a library being loaded.
+_PATIENCE_SECONDS = 3.0
+_SCREENSHOT_DELAY_MS = 300
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the program is started with; the parameters of `launch`."""
+
+    files: tuple[str, ...] = ()
+    sample: bool = False
+    model: ModelRequest | None = None
+    theme: str | None = None
+    fresh: bool = False
+    screenshot: str | None = None
+
+
+def launch(
+    files: Sequence[str] = (),
+    *,
+    sample: bool = False,
+    model: str | None = None,
+    weights: str | None = None,
+    image_size: int | tuple[int, int] | str | None = None,
+    device: str = "auto",
+    theme: str | None = None,
+    fresh: bool = False,
+    screenshot: str | None = None,
+) -> int:
+    """Open the window and stay until it is closed.
+
+    There must be a display; `viewer.ui.screen.why_no_window` tells without asking Qt, which would abort.
+
+    Parameters
+    ----------
+    files
+        Pictures, folders, model files and exported figures to open.
+    sample
+        Open the sample model and a shipped photograph.
+    model, weights, image_size, device
+        As in `viewer.backends.opening.open_model`; no model is opened where `model` is None.
+    theme
+        "light", "dark" or "talk"; by default what was chosen last.
+    fresh
+        Neither read nor write the remembered settings.
+    screenshot
+        Write a picture of the window there as soon as everything is loaded, and quit.
+
+    Returns
+    -------
+    int
+        Exit code: 0; 1 where a wanted screenshot could not be made.
+    """
+    request = None if model is None else ModelRequest(model, weights, image_size, device)
+    application = QApplication.instance() or QApplication(["patchreach"])
+    application.setApplicationName("patchreach")
+    application.setApplicationDisplayName("Patchreach")
+    session = Session(application, Start(tuple(files), sample, request, theme, fresh, screenshot))
+    with _Watch(session):
+        session.window.show()
+        application.exec()
+    code = session.code
+    if not session.tear_down(_PATIENCE_SECONDS):
+        # A native call goes on in the daemon thread.
+        # All is saved, and ending the interpreter around it could crash.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+class Session(QObject):
+    """One run of the window: all of its objects, and how they hang together.
+
+    Parameters
+    ----------
+    application
+        Qt's application, which outlives the session.
+    start
+        What to begin with.
+    synchronous
+        Run slow work at once on the calling thread, for tests.
+    """
+
+    bug_elsewhere = Signal(str, str)
+
+    def __init__(self, application: QApplication, start: Start, synchronous: bool = False) -> None:
+        super().__init__()
+        self.code = 0
+        self._application, self._start = application, start
+        self._path = settings.settings_path()
+        self.preferences = Preferences() if start.fresh else settings.load(self._path)
+        self._restored: Restored | None = None
+        self.documents, self.selection = Documents(), Selection()
+        self.display = Display(self.preferences.display)
+        if start.theme:
+            self.display.set(replace(self.display.value, theme=start.theme))
+        self.selection.set(
+            replace(
+                self.selection.value, fusion=self.preferences.fusion, direction=self.preferences.direction
+            )
+        )
+        self._theme = ""
+        self._dress()
+        self.scene = Scene(self.documents, self.selection, self.display)
+        self.jobs = Jobs(synchronous)
+        self.workflow = Workflow(self.documents, self.jobs, _restore)
+        self.window = Window(
+            self.documents, self.selection, self.display, self.scene, self.jobs, self.preferences
+        )
+        self._connect()
+
+    def _connect(self) -> None:
+        window, workflow = self.window, self.workflow
+        self.display.changed.connect(self._dress)
+        self.documents.current_changed.connect(self._point_at_something)
+        # After the first paint, through the event loop: nothing below may delay the window.
+        window.painted.connect(self._begin, Qt.ConnectionType.QueuedConnection)
+        window.closed.connect(self._save)
+        window.paths_dropped.connect(workflow.open_paths)
+        window.pictures_dropped.connect(workflow.open_pictures)
+        window.model_asked.connect(workflow.open_model)
+        window.preprocessing_asked.connect(workflow.set_preprocessing)
+        window.sample_asked.connect(self.open_sample)
+        window.copy_asked.connect(self.copy)
+        window.export_asked.connect(self.export)
+        window.film_strip.close_asked.connect(workflow.close)
+        window.film_strip.retry_asked.connect(workflow.retry)
+        workflow.said.connect(window.say)
+        workflow.checkpoint_given.connect(window.choose_model)
+        workflow.model_opened.connect(self._remember_model)
+        workflow.image_opened.connect(self._remember_image)
+        workflow.figure_given.connect(self._open_again)
+        self.jobs.crashed.connect(_print_bug)
+        self.bug_elsewhere.connect(window.report_bug)
+        if self._start.screenshot:
+            self.jobs.idle.connect(self._when_filled)
+
+    def _begin(self) -> None:
+        """Build the panels, and open what the program was started with."""
+        from viewer.ui.views import Views
+
+        self.window.set_views(Views(self.selection, self.display))
+        start = self._start
+        if start.model is not None:
+            self.workflow.open_model(start.model)
+        if start.sample:
+            self.open_sample()
+        if start.files:
+            self.workflow.open_paths([Path(file) for file in start.files])
+        if start.screenshot:
+            self._when_filled()
+
+    # What a person asks for
+
+    def open_sample(self) -> None:
+        """Open the sample model, unless it is open, and the photograph that comes with it."""
+        from viewer.images.samples import SAMPLES
+
+        if self._start.model is None and (
+            self.documents.model is None or self.documents.model.name != SAMPLE.model
+        ):
+            self.workflow.open_model(SAMPLE)
+        self.workflow.open_paths([SAMPLES[0].path])
+
+    def copy(self, view: str) -> None:
+        """Put a view on the clipboard, drawn as an export is."""
+        choices, scene = self.window.remembered.export, self.scene.value
+        request = FigureRequest(view, None, choices.factor, choices.title, choices.ground)
+
+        def work(job: Job) -> bytes:
+            from viewer.export.figure import draw
+
+            job.step("Drawing the figure")
+            return draw(scene, request)
+
+        self.jobs.submit(Request("Copying the figure", work, self._put_on_clipboard, self._say))
+
+    def export(self, request: FigureRequest | TableRequest) -> None:
+        """Write a figure or a table; a wrong path or a full disk gives a sentence."""
+        scene = self.scene.value
+
+        def work(job: Job) -> Path:
+            job.step(f"Writing {request.path.name}")
+            return (
+                _write_table(scene, request)
+                if isinstance(request, TableRequest)
+                else _write_figure(scene, request)
+            )
+
+        self.jobs.submit(Request(f"Exporting {request.path.name}", work, self._exported, self._say))
+
+    def _put_on_clipboard(self, png: bytes) -> None:
+        data = QMimeData()
+        data.setImageData(QImage.fromData(png))
+        # The file itself too: it carries the figure's provenance.
+        data.setData("image/png", png)
+        QGuiApplication.clipboard().setMimeData(data)
+        self.window.say("The figure is on the clipboard.", passing=True)
+
+    def _exported(self, path: Path) -> None:
+        self.window.say(f"Saved {path}.", passing=True)
+
+    def _say(self, error: Exception) -> None:
+        self.window.say(str(error))
+
+    # What follows by itself
+
+    def _dress(self) -> None:
+        if self.display.value.theme != self._theme:
+            self._theme = self.display.value.theme
+            apply_theme(self._application, palette(self._theme))
+
+    def _point_at_something(self, document: ImageDocument | None) -> None:
+        """Fill the panels of the first picture: a query in the middle, a layer half way through."""
+        if document is None or document.record is None:
+            return
+        restored, value = self._restored, self.selection.value
+        if restored is not None and str(document.image.path) == restored.image:
+            self._restored = None
+            self.display.set(replace(restored.display, theme=self.display.value.theme))
+            self.selection.set(restored.selection)
+            self.selection.fit(document.record)
+        elif value.query is None:
+            rows, columns = document.record.grid
+            head = (
+                value.head
+                if value.head != HeadRef(0, None)
+                else HeadRef(len(document.record.layers) // 2, None)
+            )
+            hovered = (rows // 2, columns // 2) if rows and columns else None
+            self.selection.set(replace(value, hovered=hovered, head=head))
+
+    def _open_again(self, restored: Restored) -> None:
+        """Show what an exported figure shows: its model, its picture, its selection."""
+        self._restored = restored
+        if not Path(restored.image).is_file():
+            shown = restored.image or "a picture without a file"
+            self.window.say(f"The figure shows {shown}, which is not there any more.")
+            return
+        if self.documents.model is None or self.documents.model.name != restored.model.model:
+            self.workflow.open_model(restored.model)
+        self.workflow.open_paths([Path(restored.image)])
+
+    def _remember_model(self, request: ModelRequest) -> None:
+        self.window.remember(self.window.remembered.with_model(request))
+
+    def _remember_image(self, path: Path) -> None:
+        self.window.remember(self.window.remembered.with_image(path))
+
+    def _save(self) -> None:
+        """Remember what was chosen; a folder that can't be written to must not keep the window from closing."""
+        if self._start.fresh:
+            return
+        value = self.selection.value
+        self.preferences = replace(
+            self.window.remembered, display=self.display.value, fusion=value.fusion, direction=value.direction
+        )
+        try:
+            settings.save(self.preferences, self._path)
+        except OSError as error:
+            print(f"patchreach: settings could not be saved: {error}", file=sys.stderr)
+
+    # Screenshot and end
+
+    def _when_filled(self) -> None:
+        """Take the wanted screenshot once nothing is left to do."""
+        if not self.jobs.busy:
+            QTimer.singleShot(_SCREENSHOT_DELAY_MS, self, self._take_screenshot)
+
+    def _take_screenshot(self) -> None:
+        if self.jobs.busy:
+            return
+        document = self.documents.current
+        filled = document is not None and document.status == "done"
+        saved = self.window.grab().save(str(self._start.screenshot))
+        if not filled or not saved:
+            self.code = 1
+            for text in self.window.messages.texts or ("the picture could not be written",):
+                print(f"patchreach: {text}", file=sys.stderr)
+        self.window.close()
+
+    def tear_down(self, seconds: float) -> bool:
+        """Take everything apart in an order that Qt survives: work first, then the window, the application last.
+
+        Returns
+        -------
+        bool
+            False if slow work did not end in time.
+        """
+        ended = self.jobs.close(seconds)
+        self.window.close()
+        self.window.deleteLater()
+        self.jobs.deleteLater()
+        self.workflow.deleteLater()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
+        return ended
+
+
+def _restore(path: Path) -> Restored | None:
+    from viewer.export.restore import restore
+
+    return restore(path)
+
+
+def _write_figure(scene: object, request: FigureRequest) -> Path:
+    from viewer.export.figure import save
+
+    return save(scene, request)
+
+
+def _write_table(scene: object, request: TableRequest) -> Path:
+    from viewer.errors import ExportError
+    from viewer.export import provenance, tables
+    from viewer.export.writing import write_atomically
+
+    document = scene.document
+    if document is None or document.record is None or document.measures is None:
+        raise ExportError("The picture is not measured yet; export the table when it is.")
+    entry = tables.entry(document.record, document.measures, scene.display.protocol)
+    facts = provenance.of_record(document.record)
+    write_atomically(request.path, tables.encode([entry], tables.format_of(request.path), facts))
+    return request.path
+
+
+def _print_bug(title: str, details: str) -> None:
+    print(f"patchreach: {title} failed:\n{details}", file=sys.stderr)
+
+
+class _Watch:
+    """While the window is open, errors nobody caught are shown in it, and Ctrl+C in the terminal closes it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._hooks = (sys.excepthook, threading.excepthook)
+        self._interrupt = signal.getsignal(signal.SIGINT)
+        self._ticks = QTimer()
+        # Python sees a signal only when it gets to run; Qt's loop alone would sleep on.
+        self._ticks.timeout.connect(lambda: None)
+
+    def __enter__(self) -> None:
+        sys.excepthook = self._report
+        threading.excepthook = lambda arguments: self._report(*arguments[:3])
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, lambda *_: self._session.window.close())
+            self._ticks.start(250)
+
+    def __exit__(self, *_: object) -> None:
+        self._ticks.stop()
+        sys.excepthook, threading.excepthook = self._hooks
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _report(self, kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+        details = "".join(traceback.format_exception(kind, error, where))
+        _print_bug("Something", details)
+        # From whatever thread: the signal brings it to the window's.
+        self._session.bug_elsewhere.emit("Something", details)

@@ -1,0 +1,194 @@
+"""Choosing what to export: a view as a figure, or the measures as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from viewer.state.preferences import ExportChoices
+from viewer.state.requests import FigureRequest, TableRequest
+
+if TYPE_CHECKING:
+    from viewer.state.documents import ImageDocument
+    from viewer.state.preferences import Preferences
+
+_TABLE = "table"
+_VIEWS = (
+    ("The picture with its overlay", "overlay"),
+    ("All layers and heads", "heads"),
+    ("Scatter of distances", "scatter"),
+    ("Everything together", "all"),
+    ("Measures as a table", _TABLE),
+)
+_FIGURES = (("PNG picture", ".png"), ("SVG drawing", ".svg"), ("PDF drawing", ".pdf"))
+_TABLES = (("CSV", ".csv"), ("JSON", ".json"), ("Parquet", ".parquet"))
+_GROUNDS = (("light", "light"), ("dark", "dark"), ("transparent", "transparent"))
+
+
+class ExportDialog(QDialog):
+    """Asks what to export.
+
+    Signals
+    -------
+    chosen
+        Carries a `FigureRequest` or a `TableRequest`.
+    choices_made
+        Carries the `ExportChoices` to be remembered.
+    """
+
+    chosen = Signal(object)
+    choices_made = Signal(object)
+
+    def __init__(
+        self, document: ImageDocument, preferences: Preferences, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Export")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        remembered = preferences.export
+        self.view, self.format, self.factor = _list(_VIEWS), QComboBox(), QComboBox()
+        for factor in range(1, 5):
+            self.factor.addItem(f"{factor} ×", factor)
+        self.ground, self.title = (
+            _list(_GROUNDS),
+            QCheckBox("model, picture, layer, head, query and protocol"),
+        )
+        self.path, self.about = QLineEdit(), QLabel()
+        self._stem = Path(document.image.name).stem or "picture"
+        self._folder = preferences.folder or str(Path.cwd())
+        self._build()
+        _take(self.view, remembered.view)
+        self._offer_formats()
+        _take(self.format, remembered.suffix)
+        _take(self.factor, remembered.factor)
+        _take(self.ground, remembered.ground)
+        self.title.setChecked(remembered.title)
+        self._propose()
+
+    def _build(self) -> None:
+        browse = QPushButton("Folder and name…")
+        browse.setAutoDefault(False)
+        browse.clicked.connect(self._browse)
+        row = QHBoxLayout()
+        row.addWidget(self.path, 1)
+        row.addWidget(browse)
+        self._form = QFormLayout()
+        self._form.addRow("What", self.view)
+        self._form.addRow("Format", self.format)
+        self._form.addRow("Size", self.factor)
+        self._form.addRow("Title line", self.title)
+        self._form.addRow("Ground", self.ground)
+        self._form.addRow("File", row)
+        self.about.setProperty("kind", "faint")
+        self.about.setWordWrap(True)
+        buttons = QDialogButtonBox(
+            QDialogButtonBox.StandardButton.Save | QDialogButtonBox.StandardButton.Cancel
+        )
+        self.save_button = buttons.button(QDialogButtonBox.StandardButton.Save)
+        buttons.accepted.connect(self.accept)
+        buttons.rejected.connect(self.reject)
+        column = QVBoxLayout(self)
+        column.addLayout(self._form)
+        column.addWidget(self.about)
+        column.addWidget(buttons)
+        self.path.setMinimumWidth(360)
+        self.view.currentIndexChanged.connect(self._offer_formats)
+        self.format.currentIndexChanged.connect(self._propose)
+        self.path.textChanged.connect(lambda text: self.save_button.setEnabled(bool(text.strip())))
+
+    def accept(self) -> None:
+        """Ask for the export; an existing file is overwritten only after a question."""
+        path = Path(self.path.text().strip()).expanduser()
+        if path.suffix.lower() != self.format.currentData():
+            path = path.with_name(path.name + self.format.currentData())
+        if path.exists() and not self._overwrite(path):
+            return
+        self.choices_made.emit(
+            ExportChoices(
+                self.view.currentData(),
+                self.format.currentData(),
+                self.factor.currentData(),
+                self.title.isChecked(),
+                self.ground.currentData(),
+            )
+        )
+        self.chosen.emit(self._request(path))
+        super().accept()
+
+    def _request(self, path: Path) -> FigureRequest | TableRequest:
+        if self.view.currentData() == _TABLE:
+            return TableRequest(path)
+        return FigureRequest(
+            view=self.view.currentData(),
+            path=path,
+            scale=self.factor.currentData(),
+            title=self.title.isChecked(),
+            ground=self.ground.currentData(),
+        )
+
+    def _overwrite(self, path: Path) -> bool:
+        from PySide6.QtWidgets import QMessageBox
+
+        answer = QMessageBox.question(self, "Export", f"{path.name} is there already. Overwrite it?")
+        return answer == QMessageBox.StandardButton.Yes
+
+    def _offer_formats(self) -> None:
+        table = self.view.currentData() == _TABLE
+        before = self.format.currentData()
+        self.format.clear()
+        for words, suffix in _TABLES if table else _FIGURES:
+            self.format.addItem(f"{words} ({suffix})", suffix)
+        _take(self.format, before)
+        self._propose()
+
+    def _propose(self) -> None:
+        """Offer only what fits the format, and keep the written name but for its suffix."""
+        suffix = self.format.currentData() or ""
+        table = self.view.currentData() == _TABLE
+        self._form.setRowVisible(self.factor, suffix == ".png")
+        for field in (self.title, self.ground):
+            self._form.setRowVisible(field, not table)
+        old = Path(self.path.text().strip()) if self.path.text().strip() else None
+        name = f"{self._stem}-{'measures' if table else self.view.currentData()}{suffix}"
+        self.path.setText(str((old.parent if old else Path(self._folder)) / name))
+        self.about.setText(
+            "Distance, entropy and prefix mass of every layer and head."
+            if table
+            else "Drawn anew, as sharp as the format allows, with its provenance inside."
+        )
+
+    def _browse(self) -> None:
+        path, _ = QFileDialog.getSaveFileName(
+            self, "Export to", self.path.text(), options=QFileDialog.Option.DontConfirmOverwrite
+        )
+        if path:
+            self.path.setText(path)
+
+
+def _list(items: tuple[tuple[str, str], ...]) -> QComboBox:
+    box = QComboBox()
+    for words, value in items:
+        box.addItem(words, value)
+    return box
+
+
+def _take(box: QComboBox, value: object) -> None:
+    place = box.findData(value)
+    if place >= 0:
+        box.setCurrentIndex(place)

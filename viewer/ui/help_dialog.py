@@ -1,0 +1,42 @@
+"""Keys and mouse, on one page."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QWidget
+
+_KEYS = (
+    ("Mouse over a patch", "look at it; every view follows"),
+    ("Click a patch", "pin it, or let it go; Ctrl+click pins one more"),
+    ("Mouse over a dot or a small map", "look at that head"),
+    ("Click a dot or a small map", "select that head"),
+    ("Arrow keys", "move the query by one patch"),
+    ("Space, Esc", "pin the query; unpin it"),
+    ("[ and ]", "previous and next layer"),
+    (", and .", "previous and next head; before head 0 come all heads together"),
+    ("Ctrl+O, Ctrl+M", "open pictures; open a model"),
+    ("Ctrl+V", "open the picture or file on the clipboard"),
+    ("Ctrl+C, Ctrl+Shift+C", "copy the figure; copy all views together"),
+    ("Ctrl+E", "export a figure or a table"),
+    ("Ctrl+W, Delete", "close the picture"),
+    ("F9", "show or hide the film strip"),
+    ("Ctrl+Q", "quit"),
+)
+
+
+class HelpDialog(QDialog):
+    """Lists what keys and mouse do."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Keys and mouse")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        grid = QGridLayout(self)
+        grid.setHorizontalSpacing(24)
+        for row, (keys, does) in enumerate(_KEYS):
+            bold = QLabel(f"<b>{keys.replace('&', '&amp;')}</b>")
+            grid.addWidget(bold, row, 0)
+            grid.addWidget(QLabel(does), row, 1)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        grid.addWidget(buttons, len(_KEYS), 0, 1, 2)

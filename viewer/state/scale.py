@@ -13,20 +13,18 @@ if TYPE_CHECKING:
     from viewer.state.attended import Attended
     from viewer.state.display import Scale
 
-SHARED_QUANTILE = 0.9
-"""Share of the heads whose strongest patch lies within the shared colour scale."""
-
 _STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 def limits(found: Attended, scale: Scale) -> npt.NDArray[np.float32]:
     """Return the upper end of each head's colour scale, float32 (layers, most heads), all above 0.
 
-    ``shared`` is one end for every layer and head, so equal colours are equal weights anywhere: nine heads of
-    ten fit into it whole, and the strongest tenth saturates. The largest weight of all would not do, since a
-    single head that looks at one patch only (weights near 1) would leave every other map black; a share of
-    all weights would not do either, since most weights are near 0 in any head. The end is rounded up to a
-    plain number, which a person can read off the bar and which does not flicker while the mouse moves.
+    ``shared`` is one end for every layer and head, so equal colours are equal weights anywhere: the strongest
+    patch of the median head, rounded up to a plain number that can be read off the bar and does not flicker
+    while the mouse moves. Half of the heads fit into it whole; of the others some patches lie above it and
+    have its colour, as the bar says. The largest weight of all would not do: some head nearly always puts
+    0.9 and more on one patch, and would leave all other maps black. Nor would a share of all weights:
+    most weights of any head are near 0, and only the number of patches would decide.
 
     ``per head`` is each head's own strongest patch: shows faint structure, hides that a head attends to
     nothing, and is therefore never the default.
@@ -35,7 +33,7 @@ def limits(found: Attended, scale: Scale) -> npt.NDArray[np.float32]:
     if scale == "per head":
         return np.where(peaks > 0, peaks, np.float32(1))
     there = peaks[np.isfinite(peaks)]
-    end = plain_end(float(np.quantile(there, SHARED_QUANTILE))) if there.size else 1.0
+    end = plain_end(float(np.median(there))) if there.size else 1.0
     return np.full(peaks.shape, end, np.float32)
 
 

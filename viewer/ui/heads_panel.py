@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -200,7 +201,7 @@ class AtlasCanvas(QWidget):
 
 
 class _Title(QWidget):
-    """What the maps answer, on up to two lines; its height does not depend on the query."""
+    """What the maps answer, on up to three lines; its height does not depend on the query."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +224,7 @@ class _Title(QWidget):
     def _fit(self) -> None:
         metrics = QFontMetricsF(font(self._palette, bold=True))
         worst = metrics.horizontalAdvance("Every head: which patches attend to the distillation token")
-        lines = 1 if worst < self.width() - metrics.averageCharWidth() else 2
+        lines = min(math.ceil(1.1 * worst / max(self.width() - 8, 1)), 3)
         self.setFixedHeight(int(metrics.height() * (lines + 0.5)))
         self.update()
 

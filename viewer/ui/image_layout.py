@@ -93,9 +93,11 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     title_width = metrics.horizontalAdvance(_WORST_TITLE) * 1.08  # bold is wider
     title = QRectF(margin, margin / 2, width, line * (1 if title_width <= width else 2))
     chips, chips_bottom = _chips(overlay, metrics, QRectF(margin, title.bottom(), width, line))
-    beside = metrics.horizontalAdvance("≥ 0.0015") + 2.2 * line + margin
+    beside = metrics.horizontalAdvance("≥ 0.05") + 2.2 * line + margin
     top = chips_bottom + margin / 2
-    caption_height = line * (1 if metrics.horizontalAdvance(overlay.caption) * 0.9 < width else 2)
+    caption_lines = 1 if metrics.horizontalAdvance(overlay.caption) * 0.9 < width else 2
+    # Where there is little room, the picture has it.
+    caption_height = 0.95 * line * (caption_lines if size.height() > 22 * line else 0)
     room = QRectF(margin, top, width - beside - margin, size.height() - top - caption_height - margin)
     picture = _fit(room, overlay.seen.shape, ratio)
     whole = overlay.whole.shape

@@ -172,7 +172,9 @@ class ImagePanel(QWidget):
             weight, number = weights[name], ""
             if math.isfinite(weight):
                 colour = rgba(np.float32([weight]), overlay.vmax, overlay.colormap)[0]
-                painter.fillRect(swatch, QColor(*colour[:3].tolist()))
+                painter.setPen(QPen(QColor(self._palette.faint), 1))
+                painter.setBrush(QColor(*colour[:3].tolist()))
+                painter.drawRect(swatch)
                 number = f" {weight_words(weight)}"
             painter.setPen(QColor(self._palette.text))
             words = box.adjusted(side * 2.2, 0, 0, 0)
@@ -226,11 +228,18 @@ class ImagePanel(QWidget):
         largest = max([float(overlay.values.max()), *(weight for _, weight in overlay.prefix)])
         most = max(2, min(6, int(bar.height() / (1.8 * line))))
         painter.setPen(QColor(self._palette.text))
+        metrics, widest = QFontMetricsF(painter.font()), 0.0
         for share, text in ticks(overlay.vmax, largest, most):
             y = min(max(bar.bottom() - share * bar.height(), bar.top() + line / 2), bar.bottom() - line / 2)
             numbers = QRectF(bar.right() + line * 0.25, y - line / 2, bar.width() * 10, line)
             painter.drawText(numbers, Qt.AlignmentFlag.AlignVCenter, text)
-        self._paint_upright(painter, layout.label, f"{overlay.label}, {overlay.scale_label}")
+            widest = max(widest, numbers.left() + metrics.horizontalAdvance(text))
+        label = QRectF(layout.label)
+        label.moveLeft(max(label.left(), widest + line * 0.2))
+        words = f"{overlay.label}, {overlay.scale_label}"
+        if metrics.horizontalAdvance(words) > label.height():
+            words = overlay.label
+        self._paint_upright(painter, label, words)
 
     def _paint_upright(self, painter: QPainter, box: QRectF, text: str) -> None:
         """Write from the bottom of a box to its top, cut with an ellipsis where it is too long."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from viewer.state.palette import palette as palette_of
 from viewer.state.scatter import CONVOLUTION_LABEL, UNIFORM_LABEL
@@ -14,6 +15,8 @@ from viewer.ui.marks import font
 from viewer.ui.scatter_plot import ScatterPlot
 
 if TYPE_CHECKING:
+    from PySide6.QtGui import QResizeEvent
+
     from viewer.state.display import Display, DisplayValue
     from viewer.state.palette import Palette
     from viewer.state.scatter import Scatter
@@ -51,7 +54,9 @@ class ScatterPanel(QWidget):
         self._legend = QLabel()
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._legend.setWordWrap(True)
-        self._legend.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._legend.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._entries: list[str] = []
+        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self.plot = ScatterPlot(palette)
         self._arrange()
         self.unit.activated.connect(self._choose)
@@ -73,8 +78,10 @@ class ScatterPanel(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
         column.addLayout(header)
-        column.addWidget(self._legend)
-        column.addWidget(self.plot, 1)
+        column.addLayout(self._body, 1)
+        self._body.setSpacing(2)
+        self._body.addWidget(self._legend)
+        self._body.addWidget(self.plot, 1)
 
     def sizeHint(self) -> QSize:
         """Return a comfortable size."""
@@ -83,7 +90,6 @@ class ScatterPanel(QWidget):
     def paint(self, scatter: Scatter | None) -> None:
         """Show a description, or nothing."""
         self.plot.tell(scatter)
-        self._legend.setVisible(scatter is not None)
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
@@ -98,15 +104,33 @@ class ScatterPanel(QWidget):
             (palette.query, "· · ·", "uniform, this query alone"),
             (palette.convolution, "– · –", CONVOLUTION_LABEL),
         )
-        # Unbreakable spaces inside an entry: lines break between entries only.
-        entries = (
-            f'<span style="color:{colour}"><b>{mark}</b></span> {words}'.replace(" ", "&nbsp;").replace(
-                "span&nbsp;style", "span style"
-            )
+        # Unbreakable inside an entry: lines break between entries only (after a dash, without the joiners).
+        self._entries = [
+            f'<b style="color:{colour}">{_unbroken(mark)}</b>&nbsp;{_unbroken(words)}'
             for colour, mark, words in marks
-        )
-        self._legend.setText(" &nbsp; ".join(entries))
+        ]
         self.plot.set_theme(palette)
+        self._place_legend()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Find the place for the legend anew."""
+        super().resizeEvent(event)
+        self._place_legend()
+
+    def _place_legend(self) -> None:
+        """Put the legend beside the plot in a wide panel, above it in a narrow one that is high enough."""
+        metrics = QFontMetricsF(self._legend.font())
+        line, longest = (
+            metrics.height(),
+            metrics.horizontalAdvance("– · – ") + metrics.horizontalAdvance(CONVOLUTION_LABEL),
+        )
+        beside = self.width() > 2.2 * longest
+        self._body.setDirection(
+            QBoxLayout.Direction.RightToLeft if beside else QBoxLayout.Direction.TopToBottom
+        )
+        self._legend.setText(("<br>" if beside else " &nbsp; ").join(self._entries))
+        self._legend.setFixedWidth(int(longest + 2 * line) if beside else self.width())
+        self._legend.setVisible(beside or self.height() > 18 * line)
 
     def _choose(self) -> None:
         value = replace(
@@ -124,3 +148,7 @@ class ScatterPanel(QWidget):
 
     def _select(self, head: HeadRef) -> None:
         self._selection.select_head(head)
+
+
+def _unbroken(words: str) -> str:
+    return words.replace("–", "–&#8288;").replace(" ", "&nbsp;")

@@ -45,6 +45,7 @@ class ScatterPlot(pg.PlotWidget):
         self._scatter: Scatter | None = None
         self._x = np.empty(0)
         self._top = 0.0
+        self._under_mouse: HeadRef | None = None
         plot = self.getPlotItem()
         plot.setMenuEnabled(False)
         plot.hideButtons()
@@ -80,6 +81,7 @@ class ScatterPlot(pg.PlotWidget):
         type_ = font(palette)
         for side in ("left", "bottom"):
             axis = self.getPlotItem().getAxis(side)
+            axis.enableAutoSIPrefix(False)
             axis.setPen(palette.faint)
             axis.setTextPen(palette.text)
             axis.setTickFont(type_)
@@ -160,7 +162,8 @@ class ScatterPlot(pg.PlotWidget):
             brush=None,
             pen=pg.mkPen(self._palette.accent, width=2),
         )
-        self._name.setVisible(head is not None and bool(picked.any()))
+        # Elsewhere the read-out names the head: here the words would only hide dots.
+        self._name.setVisible(self._under_mouse == scatter.shown and bool(picked.any()))
         if self._name.isVisible():
             place = int(np.flatnonzero(picked)[0])
             self._name.setText(head_text(scatter, place))
@@ -209,7 +212,14 @@ class ScatterPlot(pg.PlotWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Tell which head is under the mouse."""
-        self.pointed.emit(self._head_at(event.position()))
+        self._point(self._head_at(event.position()))
+
+    def _point(self, head: HeadRef | None) -> None:
+        self._under_mouse = head
+        self.pointed.emit(head)
+        if self._scatter is not None:
+            # The head may have been shown before, and then nobody paints again.
+            self._draw_shown(self._scatter)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Tell which head was clicked on."""
@@ -225,7 +235,7 @@ class ScatterPlot(pg.PlotWidget):
 
     def leaveEvent(self, event: QEvent) -> None:
         """Tell that no head is under the mouse."""
-        self.pointed.emit(None)
+        self._point(None)
         super().leaveEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

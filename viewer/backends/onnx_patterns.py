@@ -1,8 +1,8 @@
 """Finding attention in an ONNX graph: what may stand between ``Q K^T``, the softmax and the values.
 
 A decomposed attention is ``product -> (BETWEEN rows)* -> Softmax -> (AFTER operators)* -> product``, the
-last one with the values. What is allowed stands in tables, one row an operator, so that a new exporter's habit is a
-new row.
+last one with the values. What is allowed stands in tables, one row an operator, so that a new exporter's
+habit is a new row.
 """
 
 from __future__ import annotations

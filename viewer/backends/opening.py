@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
+
+from viewer.backends.checkpoint_files import SUFFIXES
+from viewer.backends.model import Job
+from viewer.errors import InputError, ModelFileError
 
 if TYPE_CHECKING:
-    from viewer.backends.model import Job, Model
+    from viewer.backends.model import Model
+
+ImageSize = Union[int, "tuple[int, int]", str, None]
 
 
 def open_model(
     model: str | Path,
     weights: str | Path | None = None,
-    image_size: int | tuple[int, int] | str | None = None,
+    image_size: ImageSize = None,
     device: str = "auto",
     job: Job | None = None,
 ) -> Model:
@@ -34,7 +40,73 @@ def open_model(
 
     Raises
     ------
-    UnknownModelError, ModelFileError, CheckpointError, OfflineError, NoAttentionError, DeviceError, InputError
+    UnknownModelError, ModelFileError, CheckpointError, OfflineError, NoAttentionError, DeviceError,
+    InputError
         Each with a text meant for a person.
     """
-    raise NotImplementedError
+    job = job or Job()
+    size = _checked_size(image_size)
+    name = str(model)
+    if name == "sample" or Path(name).suffix.lower() == ".onnx":
+        return _open_onnx(name, weights, size, device, job)
+    if isinstance(model, Path) or _names_file(name):
+        raise _no_architecture(Path(name))
+    from viewer.backends.timm_model import open_timm
+
+    return open_timm(name, None if weights is None else Path(weights), size, device, job)
+
+
+def _open_onnx(name: str, weights: object, size: ImageSize, device: str, job: Job) -> Model:
+    from viewer.backends.onnx_model import open_onnx
+
+    if weights is not None:
+        raise InputError(
+            f"{name} holds its own weights; a checkpoint is joined with the name of an architecture."
+        )
+    if name == "sample":
+        from viewer.backends.sample import sample_path
+
+        return open_onnx(sample_path(job), name=name, image_size=size, device=device, job=job)
+    return open_onnx(Path(name), name=name, image_size=size, device=device, job=job)
+
+
+def _names_file(name: str) -> bool:
+    """Return whether a text names a file rather than an architecture."""
+    path = Path(name)
+    return path.suffix.lower() in (*SUFFIXES, ".pt2", ".npz", ".h5") or len(path.parts) > 1 or path.exists()
+
+
+def _no_architecture(path: Path) -> ModelFileError:
+    """Say why a file other than ONNX can't be opened alone."""
+    from viewer.backends.checkpoint_files import is_exported, is_scripted, read_state
+
+    if path.exists() and not path.is_dir():
+        if is_exported(path):
+            return ModelFileError(path, "is an exported PyTorch program, which Patchreach can't open yet")
+        if is_scripted(path):
+            return ModelFileError(path, "is a TorchScript program, which Patchreach can't open yet")
+    try:
+        count = len(read_state(path))
+    except ModelFileError as error:
+        return error
+    return ModelFileError(
+        path,
+        f"holds {count} weights but not the architecture they belong to",
+        f"Join it with one: --model NAME --weights {path} (`patchreach models` lists the names).",
+    )
+
+
+def _checked_size(size: ImageSize) -> ImageSize:
+    """Return an input size as it is.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    if size is None or size == "whole":
+        return size
+    sides = (size,) if isinstance(size, int) else size
+    if isinstance(sides, tuple) and len(sides) in (1, 2) and all(isinstance(n, int) and n > 0 for n in sides):
+        return size
+    raise InputError(f"{size!r} is no input size; give a number, a height and a width, or 'whole'.")

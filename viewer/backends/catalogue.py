@@ -1,0 +1,145 @@
+"""The models that can be opened by name: timm's Vision Transformers with softmax attention."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewer.errors import CheckpointError, InputError, UnknownModelError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from viewer.backends.model import Job
+
+# timm's modules whose models attend globally with a softmax; Patchreach is tested on each.
+_FAMILIES = (
+    "vision_transformer",
+    "deit",
+    "beit",
+    "eva",
+    "vision_transformer_relpos",
+    "vision_transformer_hybrid",
+)
+_SUGGESTIONS = 5
+
+
+@lru_cache(maxsize=1)
+def _all_names() -> tuple[str, ...]:
+    import timm
+
+    found = {"sample"}
+    for family in _FAMILIES:
+        found.update(timm.list_models(module=family))
+        found.update(timm.list_models(module=family, pretrained=True))
+    return tuple(sorted(found, key=lambda name: (name != "sample", _natural(name))))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Sort numbers in names as numbers."""
+    return [
+        (part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)
+    ]
+
+
+def model_names(pattern: str = "") -> tuple[str, ...]:
+    """Return the names that can be opened: ``sample``, architectures, and architectures with a weight tag.
+
+    Parameters
+    ----------
+    pattern
+        A part of the name, or with ``*`` and ``?`` a pattern for all of it.
+    """
+    wanted = pattern.lower()
+    if not any(character in wanted for character in "*?["):
+        wanted = f"*{wanted}*"
+    return tuple(name for name in _all_names() if fnmatch.fnmatchcase(name.lower(), wanted))
+
+
+def near_names(name: str) -> tuple[str, ...]:
+    """Return names that come near one that does not exist, best first."""
+    architecture = name.partition(".")[0].lower()
+    architectures = [known for known in _all_names() if "." not in known]
+    # Names differ in few characters and share most: first those that merely go on, then the similar.
+    longer = [known for known in architectures if architecture and known.startswith(architecture)]
+    tagged = [known for known in _all_names() if "." in known and known.startswith(f"{architecture}.")]
+    similar = difflib.get_close_matches(architecture, architectures, _SUGGESTIONS, cutoff=0.6)
+    candidates = dict.fromkeys([*(tagged if "." in name else []), *longer, *similar])
+    return tuple(candidates)[:_SUGGESTIONS]
+
+
+def check_name(name: str) -> None:
+    """See whether timm has a model of that name, in any family.
+
+    Raises
+    ------
+    UnknownModelError
+        If not; it carries names that come near.
+    """
+    import timm
+
+    architecture, _, tag = name.partition(".")
+    known = timm.is_model(architecture)
+    if known and tag:
+        try:
+            timm.get_pretrained_cfg(name)
+        except RuntimeError:
+            known = False
+    if not known:
+        raise UnknownModelError(name, near_names(name))
+
+
+def create_trained(name: str, job: Job) -> tuple[nn.Module, Path]:
+    """Make a model with its pretrained weights, downloaded if need be.
+
+    Returns
+    -------
+    tuple
+        The model, and the file its weights came from.
+
+    Raises
+    ------
+    OfflineError
+        If the weights are not here and can't be fetched.
+    CheckpointError
+        If there are none to fetch.
+    Cancelled
+        If the job was.
+    """
+    import timm
+
+    from viewer.backends.downloads import fetch
+
+    config = timm.get_pretrained_cfg(name)
+    if config is None or not config.hf_hub_id:
+        raise CheckpointError(
+            name,
+            "has no trained weights to download, and random ones would show nothing",
+            f"Join it with a checkpoint: --model {name} --weights FILE.",
+        )
+    path = fetch(name, config.hf_hub_id, config.hf_hub_filename, job)
+    job.step(f"Loading {name}", None)
+    # The file is timm's own conversion; a custom loader would take it for the original's format.
+    overlay = {"file": str(path), "custom_load": False}
+    return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay), path
+
+
+def create_untrained(name: str) -> nn.Module:
+    """Make a model whose weights are still to be loaded.
+
+    Raises
+    ------
+    InputError
+        If the architecture does not take colour pictures.
+    """
+    import timm
+
+    model = timm.create_model(name, pretrained=False)
+    channels = (model.pretrained_cfg.get("input_size") or (3,))[0]
+    if channels != 3:
+        raise InputError(f"{name} takes {channels} channels, not colour pictures.")
+    return model

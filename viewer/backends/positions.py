@@ -1,0 +1,101 @@
+"""Finding where tokens sit, by pushing pixel coordinates through a model beside its data.
+
+Every tensor that stems from the picture has a companion of the same shape that says of each element where on
+the picture it sits: ``y + 1j * x`` in pixels of the model's input. Elements that stem from a parameter alone
+have no place: their real part is NaN, their imaginary part the number of that parameter (0: none known).
+Companions are never written to, and repeat along a dimension with stride 0 wherever they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from viewer.backends import position_rules
+from viewer.backends.position_math import mean_place, unplaced
+from viewer.backends.position_rules import Lost
+from viewer.backends.torch_ops import tensors_in
+
+# Tokens of different heads or channels must sit at the same place to within this many pixels.
+_AGREEMENT = 0.5
+
+
+class PositionTrace:
+    """Follows coordinates through the operations of one forward pass.
+
+    Parameters
+    ----------
+    picture
+        The model's input, (1, channels, height, width).
+    parameters
+        Names and tensors of what a model has learned (and its buffers).
+    """
+
+    def __init__(self, picture: Tensor, parameters: Iterable[tuple[str, Tensor]]) -> None:
+        self._companions: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._labels: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._names = [""]
+        for name, parameter in parameters:
+            self._labels[parameter] = len(self._names)
+            self._names.append(name)
+        height, width = picture.shape[-2:]
+        y, x = torch.arange(height) + 0.5, torch.arange(width) + 0.5
+        self._companions[picture] = torch.complex(*torch.meshgrid(y, x, indexing="ij")).expand(picture.shape)
+
+    def follow(
+        self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object
+    ) -> None:
+        """Find the companions of an operation's results."""
+        inputs = list(tensors_in((*args, *kwargs.values())))
+        outputs = list(tensors_in(result))
+        known = [self._companions[tensor] for tensor in inputs if tensor in self._companions]
+        if not known:
+            self._hand_on_label(name, inputs, outputs)
+            return
+        lost = next((companion for companion in known if isinstance(companion, Lost)), None)
+        if lost is None:
+            rule = position_rules.rule_for(name, func)
+            if rule is None:
+                lost = Lost(f"the trace of positions stopped at the operation {name!r}")
+            else:
+                call = position_rules.Call(func, args, kwargs, outputs, self._companion, self._label)
+                found = rule(call)
+        for output, companion in zip(outputs, found if lost is None else [lost] * len(outputs), strict=False):
+            if companion is None:
+                self._companions.pop(output, None)
+            else:
+                self._companions[output] = companion
+
+    def tokens(self, tensor: Tensor) -> Tensor | Lost:
+        """Return where the tokens of queries, keys or values (..., tokens, d) sit, complex64 (tokens,)."""
+        companion = self._companion(tensor)
+        if companion is None:
+            return unplaced(tensor.shape[-2:-1], self._label(tensor))
+        if isinstance(companion, Lost):
+            return companion
+        columns = companion.reshape(-1, *companion.shape[-2:]).movedim(1, 0).flatten(1)
+        places = mean_place(columns, (1,), keepdim=False)
+        if bool(((columns - places[:, None]).abs() > _AGREEMENT).any()):
+            return Lost("heads or channels of one token look at different places")
+        return places
+
+    def parameter_name(self, label: int) -> str:
+        """Return the name of the parameter that a token without a place stems from; may be empty."""
+        return self._names[label]
+
+    def _companion(self, tensor: Tensor) -> Tensor | Lost | None:
+        return self._companions.get(tensor)
+
+    def _label(self, tensor: Tensor) -> int:
+        return self._labels.get(tensor, 0)
+
+    def _hand_on_label(self, name: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        """Call what is made of parameters alone after the first; a projection has its bias before it."""
+        candidates = inputs[1:] if name in ("addmm", "baddbmm") else inputs
+        label = next((self._labels[tensor] for tensor in candidates if tensor in self._labels), 0)
+        if label:
+            for output in outputs:
+                self._labels[output] = label

@@ -1,0 +1,115 @@
+"""Opening timm models by name, with pretrained weights or a local checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_config
+
+from viewer.attention.record import Provenance
+from viewer.backends.catalogue import check_name, create_trained, create_untrained
+from viewer.backends.checkpoints import load_checkpoint
+from viewer.backends.devices import torch_device
+from viewer.backends.torch_model import TorchModel
+from viewer.backends.torch_runner import TorchRunner
+from viewer.backends.torch_sizes import SizedModels
+from viewer.errors import InputError
+from viewer.images.preprocess import Preprocessing
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from viewer.backends.model import Job
+    from viewer.backends.opening import ImageSize
+
+_HASH_CHUNK = 1 << 22
+
+
+def open_timm(name: str, weights: Path | None, image_size: ImageSize, device: str, job: Job) -> TorchModel:
+    """Open a timm model.
+
+    Parameters
+    ----------
+    name, image_size, device, job
+        As for `viewer.backends.opening.open_model`.
+    weights
+        A checkpoint; None takes the pretrained weights.
+
+    Raises
+    ------
+    UnknownModelError, ModelFileError, CheckpointError, OfflineError, DeviceError, InputError
+        Each with a text meant for a person.
+    """
+    where = torch_device(device)
+    job.step(f"Opening {name}", None)
+    check_name(name)
+    notes: tuple[str, ...] = ()
+    if weights is None:
+        model, file = create_trained(name, job)
+    else:
+        model, file = create_untrained(name), weights
+        job.step(f"Loading {weights.name}", None)
+        notes = load_checkpoint(name, model, weights)
+    provenance = Provenance(name, _sha256(file, job), "" if weights is None else str(weights), "torch")
+    return wrap(name, model, where, provenance, notes).sized(image_size)
+
+
+def wrap(
+    name: str, model: nn.Module, device: str, provenance: Provenance, notes: tuple[str, ...] = ()
+) -> TorchModel:
+    """Make a timm module that has its weights ready to attend, at its own input size.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    model
+        Any timm module for colour pictures; it is put into evaluation mode and on the device.
+    device
+        "cpu", "cuda:0", "mps".
+    provenance
+        What is known of its weights.
+    notes
+        Sentences a person should read.
+    """
+    config = resolve_model_data_config(model)
+    channels, height, width = config["input_size"]
+    if channels != 3:
+        raise InputError(f"{name} takes {channels} channels, not colour pictures.")
+    preprocessing = Preprocessing(
+        size=(height, width),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        interpolation=config["interpolation"],
+        crop_pct=config["crop_pct"],
+        crop_mode=config["crop_mode"],
+    )
+    runner = TorchRunner(name, SizedModels(name, model.eval(), (height, width)), device)
+    return TorchModel(name, preprocessing, runner, provenance, class_labels(model), notes)
+
+
+def class_labels(model: nn.Module) -> Sequence[str]:
+    """Return the names of a classifier's classes; nothing for a model that is no classifier."""
+    classes = getattr(model, "num_classes", 0) or 0
+    subset = infer_imagenet_subset(model) if classes else None
+    if subset is not None:
+        info = ImageNetInfo(subset)
+        return [info.index_to_description(index) for index in range(classes)]
+    # CLIP's and SigLIP's last layer is a projection into the space they share with texts.
+    if "clip" in (model.pretrained_cfg.get("architecture") or "") and classes == model.pretrained_cfg.get(
+        "num_classes"
+    ):
+        return ()
+    return [f"class {index}" for index in range(classes)]
+
+
+def _sha256(file: Path, job: Job) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(_HASH_CHUNK):
+            digest.update(chunk)
+            job.step(f"Reading {file.name}", None)
+    return digest.hexdigest()

@@ -1,0 +1,148 @@
+"""PyTorch models as `viewer.backends.model.Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from viewer.attention.record import AttentionRecord, Prediction, Provenance
+from viewer.backends.inputs import as_picture, checked_tensor, describe, picture_facts
+from viewer.backends.model import Job
+from viewer.backends.torch_sizes import patch_size
+from viewer.errors import InputError
+from viewer.images.preprocess import PreparedImage, Preprocessing, prepare, whole_size
+
+if TYPE_CHECKING:
+    from viewer.backends.model import ModelInput
+    from viewer.backends.opening import ImageSize
+    from viewer.backends.torch_runner import TorchRunner
+    from viewer.images.decode import DecodedImage
+
+_BEST = 5
+
+
+@dataclass(frozen=True, eq=False)
+class TorchModel:
+    """A model that runs in PyTorch.
+
+    Attributes
+    ----------
+    name, preprocessing
+        As in `viewer.backends.model.Model`.
+    runner
+        Runs it; shared by all that differ in preprocessing only.
+    provenance
+        What is known of the weights.
+    labels
+        Name of each class; empty where the output is no classification.
+    opening_notes
+        What was assumed or missing when it was opened.
+    """
+
+    name: str
+    preprocessing: Preprocessing
+    runner: TorchRunner
+    provenance: Provenance
+    labels: Sequence[str] = ()
+    opening_notes: tuple[str, ...] = ()
+    backend: str = "torch"
+
+    @property
+    def device(self) -> str:
+        """Where it runs; the CPU after a device ran out of memory."""
+        return self.runner.device
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences a person should read."""
+        return (*self.opening_notes, *self.runner.notes)
+
+    @property
+    def module(self) -> nn.Module:
+        """The PyTorch module, at its own input size."""
+        return self.runner.sizes.base
+
+    def with_preprocessing(self, preprocessing: Preprocessing) -> TorchModel:
+        """Return this model with other preprocessing, sharing its weights.
+
+        Raises
+        ------
+        InputError
+            If the model can't take that input size, or another layout than NCHW was asked for.
+        """
+        if preprocessing.layout != "NCHW":
+            raise InputError(f"{self.name} takes its input as NCHW, not {preprocessing.layout}.")
+        if preprocessing.crop_mode == "whole" and patch_size(self.module) is None:
+            raise InputError(
+                f"{self.name} does not tell its patch size, so no size can be chosen for a picture."
+            )
+        self.runner.sizes.check(preprocessing.size)
+        return replace(self, preprocessing=preprocessing)
+
+    def sized(self, size: ImageSize) -> TorchModel:
+        """Return this model for another input size, given as to `viewer.backends.opening.open_model`.
+
+        Raises
+        ------
+        InputError
+            If the model can't take it.
+        """
+        if size is None:
+            return self
+        if size == "whole":
+            return self.with_preprocessing(replace(self.preprocessing, crop_mode="whole"))
+        sides = (size, size) if isinstance(size, int) else size
+        return self.with_preprocessing(replace(self.preprocessing, size=sides))
+
+    def attend(self, image: ModelInput, job: Job | None = None) -> AttentionRecord:
+        """Run the model once on one picture and return its attention.
+
+        Raises
+        ------
+        InputError, NoAttentionError, LayoutError, Cancelled
+            As `viewer.backends.model.Model.attend`.
+        """
+        job = job or Job()
+        provenance = replace(self.provenance, backend="torch")
+        prepared: PreparedImage | None = None
+        if isinstance(image, Tensor):
+            tensor = checked_tensor(self.name, image)
+            provenance = replace(provenance, preprocessing="none: the input was given as a tensor")
+        else:
+            picture = as_picture(image)
+            job.step(f"Preparing {picture.name or 'the picture'}", None)
+            how = self._sized(picture)
+            prepared = prepare(picture, how)
+            tensor = torch.from_numpy(prepared.tensor)
+            provenance = replace(provenance, **picture_facts(image), preprocessing=describe(how))
+        run = self.runner.run(tensor, job)
+        return AttentionRecord(
+            layers=run.layers,
+            input_size=(tensor.shape[-2], tensor.shape[-1]),
+            provenance=replace(provenance, device=self.device),
+            seen=prepared and prepared.seen,
+            box=prepared and prepared.box,
+            output=run.output[0].numpy(),
+            prediction=self._prediction(run.output),
+            notes=self.notes,
+            output_unchanged=run.unchanged,
+        )
+
+    def _sized(self, picture: DecodedImage) -> Preprocessing:
+        """Choose the input size where a picture is to be seen whole."""
+        patch = patch_size(self.module)
+        if self.preprocessing.crop_mode != "whole" or patch is None:
+            return self.preprocessing
+        size = whole_size(picture.pixels.shape[:2], self.preprocessing.size, patch)
+        return replace(self.preprocessing, size=size)
+
+    def _prediction(self, output: Tensor) -> Prediction | None:
+        if output.ndim != 2 or output.shape[1] != len(self.labels) or not self.labels:
+            return None
+        best = torch.softmax(output[0], dim=0).topk(min(_BEST, len(self.labels)))
+        labels = tuple(self.labels[index] for index in best.indices.tolist())
+        return Prediction(labels, tuple(best.values.tolist()))

@@ -1,0 +1,53 @@
+"""Reading ATen operations: their names, their arguments by name, their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Attention as one operation, on every kind of device. Each takes query, key and value first and returns
+# the output, alone or first of a tuple.
+FUSED = frozenset(
+    {
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_fused_attention_overrideable",
+        "_scaled_dot_product_attention_math_for_mps",
+        "_scaled_dot_product_attention_math",
+        "scaled_dot_product_attention",
+    }
+)
+SOFTMAX = frozenset({"_softmax", "_safe_softmax", "softmax"})
+
+
+@lru_cache(maxsize=4096)
+def op_name(func: torch._ops.OpOverload) -> str:
+    """Return an operation's name without namespace, overload or the underscore of in-place variants."""
+    name = func._schema.name.partition("::")[2]
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def named_arguments(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """Return the arguments of a call by their names in the schema, defaults filled in."""
+    found = {}
+    for place, argument in enumerate(func._schema.arguments):
+        if place < len(args):
+            found[argument.name] = args[place]
+        else:
+            found[argument.name] = kwargs.get(argument.name, argument.default_value)
+    return found
+
+
+def tensors_in(values: object) -> Iterator[Tensor]:
+    """Yield the tensors in arguments or results, in order, looking into lists and tuples."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            yield from tensors_in(value)

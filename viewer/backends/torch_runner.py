@@ -1,0 +1,162 @@
+"""Running a PyTorch model once and taking its attention."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from viewer.backends.model import Job
+from viewer.backends.positions import PositionTrace
+from viewer.backends.torch_layers import LayerPlan, plan_layers
+from viewer.backends.torch_names import ModuleNames
+from viewer.backends.torch_ops import tensors_in
+from viewer.backends.torch_origin import VIEWS
+from viewer.backends.torch_tap import AttentionTap, GroupedAttention
+from viewer.errors import InputError, LayoutError, NoAttentionError
+
+if TYPE_CHECKING:
+    from viewer.attention.layer import AttentionLayer
+    from viewer.backends.torch_sizes import SizedModels
+
+# Largest difference between tapped and untapped output, relative to the largest output: none is expected,
+# but some accelerators add in another order each time.
+_SAME_OUTPUT = 1e-5
+# Not every device raises OutOfMemoryError (MPS and the CPU do not).
+_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a forward pass left behind: layers, output (on the CPU), and whether tapping left it alone."""
+
+    layers: tuple[AttentionLayer, ...]
+    output: Tensor
+    unchanged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    layers: tuple[LayerPlan, ...]
+    unchanged: bool
+
+
+class TorchRunner:
+    """A model, its device, and what was found out about it at each input size.
+
+    Safe to use from several threads: passes wait for one another.
+
+    Parameters
+    ----------
+    name
+        What to call the model in errors.
+    sizes
+        The model; it is moved to the device.
+    device
+        "cpu", "cuda:0", "mps".
+    """
+
+    def __init__(self, name: str, sizes: SizedModels, device: str) -> None:
+        self.name = name
+        self.sizes = sizes
+        self.device = device
+        self.notes: tuple[str, ...] = ()
+        self._plans: dict[tuple[int, int], _Plan] = {}
+        self._lock = threading.Lock()
+        try:
+            sizes.move(device)
+        except RuntimeError as error:
+            self._fall_back(error)
+
+    def run(self, picture: Tensor, job: Job) -> Run:
+        """Run the model on a float32 (1, 3, H, W) tensor.
+
+        Raises
+        ------
+        InputError, NoAttentionError, LayoutError, Cancelled
+            As `viewer.backends.model.Model.attend`.
+        """
+        with self._lock:
+            try:
+                return self._run(picture, job)
+            except RuntimeError as error:
+                self._fall_back(error)
+                return self._run(picture, job)
+
+    def _fall_back(self, error: RuntimeError) -> None:
+        """Move to the CPU if the device ran out of memory; raise the error again if it is another one."""
+        text = str(error).lower()
+        if not isinstance(error, torch.OutOfMemoryError) and not any(phrase in text for phrase in _NO_MEMORY):
+            raise error
+        if self.device == "cpu":
+            raise InputError(
+                f"{self.name} needs more memory than there is for a picture of this size."
+            ) from error
+        self.notes = (
+            f"The device {self.device} ran out of memory; {self.name} went on on the CPU, which is slower.",
+        )
+        self._plans.clear()
+        self.device = "cpu"
+        self.sizes.move("cpu")
+        torch.cuda.empty_cache()
+
+    def _run(self, picture: Tensor, job: Job) -> Run:
+        size = (picture.shape[-2], picture.shape[-1])
+        model = self.sizes.at(size)
+        # In inference mode composite operations would arrive undivided, so leave it where a caller is in it.
+        with torch.inference_mode(False), torch.no_grad():
+            picture = picture.to(self.device)
+            picture = picture.clone() if picture.is_inference() else picture
+            if size not in self._plans:
+                return self._first(model, picture, size, job)
+            plan = self._plans[size]
+            expected = len(plan.layers)
+            tap = AttentionTap(on_layer=lambda found: job.step(f"Running {self.name}", found / expected))
+            job.step(f"Running {self.name}", 0.0)
+            with tap:
+                output = _tensor(model(picture))
+            try:
+                layers = tuple(
+                    of.layer(index, tapped)
+                    for index, (of, tapped) in enumerate(zip(plan.layers, tap.layers, strict=True))
+                )
+            except ValueError as error:
+                reason = f"its attention differs from one picture to the next ({error})"
+                raise LayoutError(self.name, reason) from error
+        return Run(layers, output.float().cpu(), plan.unchanged)
+
+    def _first(self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job) -> Run:
+        """Run untapped, then tapped and traced, and remember what that showed."""
+        with ModuleNames(model, lambda: job.step(f"Running {self.name} untapped")):
+            plain = _tensor(model(picture))
+        trace = PositionTrace(picture, chain(model.named_parameters(), model.named_buffers()))
+        try:
+            with (
+                ModuleNames(model) as names,
+                AttentionTap(
+                    names, trace, lambda found: job.step(f"Tracing {self.name}, layer {found}")
+                ) as tap,
+            ):
+                output = _tensor(model(picture))
+        except GroupedAttention as error:
+            raise LayoutError(self.name, str(error)) from error
+        if not tap.layers:
+            census = {name: count for name, count in tap.census.items() if name not in VIEWS}
+            raise NoAttentionError(self.name, census)
+        difference = (output - plain).abs().amax() / plain.abs().amax().clamp_min(1e-30)
+        plan = _Plan(plan_layers(self.name, tap.layers, trace), bool(difference <= _SAME_OUTPUT))
+        self._plans[size] = plan
+        layers = tuple(
+            of.layer(index, tapped)
+            for index, (of, tapped) in enumerate(zip(plan.layers, tap.layers, strict=True))
+        )
+        return Run(layers, output.float().cpu(), plan.unchanged)
+
+
+def _tensor(output: object) -> Tensor:
+    """Return a model's output, the first tensor of several."""
+    return next(tensors_in(list(output.values()) if isinstance(output, dict) else output))

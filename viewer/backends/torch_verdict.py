@@ -1,0 +1,86 @@
+"""Checking a tapped layer against what the model really computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from viewer.attention.layer import Verdict
+
+if TYPE_CHECKING:
+    from viewer.attention.layer import Scores
+
+_CHECKED_ROWS = 8
+_ROW_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Errors of one layer, still on the model's device so that the model need not wait for them.
+
+    Attributes
+    ----------
+    errors
+        float32 (2,): of the output, relative to the largest real output, and of the row sums.
+    tolerance
+        What the output's error may be in the model's precision.
+    """
+
+    errors: Tensor
+    tolerance: float
+
+    def verdict(self, reason: str = "") -> Verdict:
+        """Judge, and copy the numbers to the CPU; `reason` is a doubt that no number can lift."""
+        output_error, row_error = self.errors.tolist()
+        if not output_error <= self.tolerance:  # also NaN
+            found = (
+                f"weights times values differ from the model's output by {output_error:.2g} of its largest"
+            )
+            reason = reason or found
+        elif not row_error <= _ROW_TOLERANCE:
+            reason = reason or f"a row of weights misses 1 by {row_error:.2g}"
+        return Verdict(not reason, output_error, row_error, reason)
+
+
+def spread_rows(count: int) -> list[int]:
+    """Return up to eight row numbers from first to last, evenly spread."""
+    steps = min(count, _CHECKED_ROWS)
+    return sorted({round(step * (count - 1) / max(steps - 1, 1)) for step in range(steps)})
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Return how far a rebuilt output may be off in a model of that precision, relative to its largest."""
+    return max(1e-4, 4 * torch.finfo(dtype).eps)
+
+
+def check(scores: Scores, values: Tensor, output: Tensor) -> Check:
+    """Rebuild some rows of an attention's output and compare.
+
+    Parameters
+    ----------
+    scores
+        What was tapped.
+    values
+        (heads, keys, d), or fewer heads that divide the scores' heads.
+    output
+        (heads, queries, d), what the model computed.
+    """
+    rows = spread_rows(scores.queries)
+    weights = scores.weights(rows)
+    groups = weights.reshape(len(values), -1, weights.shape[-1])
+    rebuilt = torch.bmm(groups, values.to(torch.float32)).view(len(weights), len(rows), -1)
+    real = output[:, rows].to(torch.float32)
+    difference = (rebuilt - real).abs().amax() / real.abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
+    # A query that may look at no key has weights 0 and outputs 0: nothing there to sum to 1.
+    sums = weights.sum(dim=-1)
+    row_error = torch.where(sums == 0, 0.0, (sums - 1).abs()).amax()
+    return Check(torch.stack([difference, row_error]), tolerance(output.dtype))
+
+
+def weights_error(scores: Scores, weights: Tensor) -> Tensor:
+    """Return the largest difference between rebuilt and real weights (heads, queries, keys) in some rows."""
+    rows = spread_rows(scores.queries)
+    return (scores.weights(rows) - weights[:, rows].to(torch.float32)).abs().amax()

@@ -1,1 +1,5 @@
-"""The window: PySide6 and pyqtgraph, one file a panel, each a view of `viewer.state`."""
+"""The window: panels, dialogs and jobs over `viewer.state`."""
+
+from viewer.ui.constants_guard import protect_constants
+
+protect_constants()

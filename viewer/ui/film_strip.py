@@ -62,7 +62,7 @@ class _Frame(QWidget):
         words.addWidget(self._state)
         words.addStretch(1)
         row = QHBoxLayout(self)
-        row.setContentsMargins(4, 4, 2, 4)
+        row.setContentsMargins(8, 4, 2, 4)
         row.addWidget(self._thumbnail)
         row.addLayout(words, 1)
         row.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
@@ -100,6 +100,7 @@ class FilmStrip(QListWidget):
         super().__init__(parent)
         self._documents = documents
         self._items: dict[int, QListWidgetItem] = {}
+        self.setObjectName("strip")
         self.setAccessibleName("Open pictures")
         self.setToolTip(
             "Drop pictures anywhere on the window. Delete closes one, double-click tries a failed one again."

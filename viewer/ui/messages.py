@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -34,6 +34,7 @@ class Message(QFrame):
     """
 
     dismissed = Signal()
+    resized = Signal()
 
     def __init__(self, text: str, details: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -62,6 +63,10 @@ class Message(QFrame):
         line.addWidget(_button("Details", "Show what happened", lambda: shown.setVisible(shown.isHidden())))
         line.addWidget(_button("Copy details", "Copy them for a bug report", self.copy_details))
 
+    def _toggle(self, shown: QPlainTextEdit) -> None:
+        shown.setVisible(shown.isHidden())
+        self.resized.emit()
+
     def copy_details(self) -> None:
         """Put text and details on the clipboard."""
         QGuiApplication.clipboard().setText(f"{self.text}\n\n{self.details}")
@@ -81,6 +86,7 @@ class Messages(QScrollArea):
         self._list = QVBoxLayout(inside)
         self._list.setContentsMargins(4, 4, 4, 0)
         self._list.setSpacing(3)
+        self._list.addStretch(1)
         self.setWidget(inside)
         self._shown: list[Message] = []
         self.hide()
@@ -96,6 +102,7 @@ class Messages(QScrollArea):
             self._remove(message)
         message = Message(text, details)
         message.dismissed.connect(lambda: self._remove(message))
+        message.resized.connect(self._fit)
         self._shown.insert(0, message)
         self._list.insertWidget(0, message)
         if passing:
@@ -116,13 +123,20 @@ class Messages(QScrollArea):
             message.deleteLater()
             self._fit()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Break the lines anew."""
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._fit()
+
     def _fit(self) -> None:
-        """Be as tall as the first few messages."""
+        """Be as tall as the first few messages, and scroll for the others."""
         self.setVisible(bool(self._shown))
-        shown = self._shown[:_LINES_SHOWN]
-        width = max(self.viewport().width() - 8, 200)
-        heights = [max(message.heightForWidth(width), message.sizeHint().height()) for message in shown]
-        self.setFixedHeight(sum(heights) + 3 * len(heights) + 6)
+        margins = self._list.contentsMargins()
+        width = self.viewport().width() - margins.left() - margins.right()
+        heights = [message.heightForWidth(max(width, 100)) for message in self._shown[:_LINES_SHOWN]]
+        gaps = self._list.spacing() * len(heights)
+        self.setFixedHeight(sum(heights) + gaps + margins.top() + margins.bottom())
         self.verticalScrollBar().setValue(0)
 
 

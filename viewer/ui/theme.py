@@ -70,6 +70,9 @@ def _style(palette: Palette) -> str:
             border: 1px solid {palette.faint}; padding: 3px;
         }}
         QToolBar {{ border: none; spacing: 6px; padding: 2px 4px; }}
+        QListWidget#strip::item:selected {{
+            background: {palette.empty}; border-left: 4px solid {palette.accent};
+        }}
         QSplitter::handle {{ background: {palette.empty}; }}
         QSplitter::handle:hover {{ background: {palette.accent}; }}
         *[kind="faint"] {{ color: {palette.faint}; font-size: {small}pt; }}

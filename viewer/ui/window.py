@@ -136,6 +136,7 @@ class Window(QMainWindow):
         self._scene.changed.connect(self._paint)
         self._jobs.crashed.connect(self.report_bug)
         self._jobs.started.connect(self._tell)
+        self._jobs.idle.connect(self._tell)
         self.welcome.images_asked.connect(self.choose_images)
         self.welcome.model_asked.connect(self.choose_model)
         self.welcome.sample_asked.connect(self.sample_asked)

@@ -1,0 +1,55 @@
+"""What every test gets: settings of its own, and no thread or window left over."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+# Two threads are enough for small models, and leave room for the window's own.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+
+@pytest.fixture(autouse=True)
+def own_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep every test away from the person's own settings."""
+    home = tmp_path_factory.mktemp("config")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    monkeypatch.setenv("APPDATA", str(home))
+    if sys.platform == "darwin":
+        monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a working thread or a window behind."""
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name == "patchreach-jobs"]
+    assert not left, f"a working thread was left running by {request.node.nodeid}"
+    for widget in _windows():
+        pytest.fail(f"{request.node.nodeid} left {type(widget).__name__} {widget.windowTitle()!r} behind")
+
+
+def _windows() -> list[object]:
+    """Return the windows and loose widgets that Qt still holds; tool tips are Qt's own."""
+    if "PySide6.QtWidgets" not in sys.modules:
+        return []
+    from PySide6.QtCore import QCoreApplication, QEvent
+    from PySide6.QtWidgets import QApplication
+
+    if QApplication.instance() is None:
+        return []
+    gc.collect()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return [
+        widget
+        for widget in QApplication.topLevelWidgets()
+        if widget.parent() is None and not widget.inherits("QTipLabel")
+    ]

@@ -177,12 +177,13 @@ def test_progress_is_told_and_thinned_out(qtbot, jobs):
 
 
 def test_free_asks_for_more_before_idle_is_told(qtbot, jobs):
-    said, left = [], [2, 1]
+    said, left = [], [1, 2]
 
     def more():
         said.append("free")
         if left:
-            jobs.submit(Request("more", lambda job, number=left.pop(): number, said.append))
+            number = left.pop()
+            jobs.submit(Request("more", lambda job: 3 - number, said.append))
 
     jobs.free.connect(more)
     jobs.idle.connect(lambda: said.append("idle"))

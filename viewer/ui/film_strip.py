@@ -71,7 +71,7 @@ class _Frame(QWidget):
     def tell(self, document: ImageDocument) -> None:
         """Say how far the work on the picture is."""
         self._name.setText(document.image.name)
-        notes = document.image.notes + (document.record.notes if document.record else ())
+        notes = document.image.notes
         state = document.problem or _STATUS[document.status] or "; ".join(notes) or _size(document)
         self._state.setText(state)
         kind = "bad" if document.problem else "faint"

@@ -161,9 +161,6 @@ def build_toolbar(documents: Documents, selection: Selection, display: Display) 
     bar.overlay = OverlayControls(bar, display)
     for field in ("colormap", "scale"):
         _add_choice(bar, field, display)
-    bar.addSeparator()
-    for field in ("unit", "protocol"):
-        _add_choice(bar, field, display)
     keeps = KeepsArrows(bar)
     for control in bar.findChildren(QWidget):
         if isinstance(control, QComboBox | QSlider | QSpinBox):

@@ -42,8 +42,8 @@ def levels(values: npt.NDArray[np.float32], vmax: npt.NDArray[np.float32] | floa
         Upper end of the scale, above 0; must broadcast against `values`.
     """
     scaled = values * (np.float32(LEVELS) / np.asarray(vmax, np.float32))
-    # fmin and fmax take the number where the other is NaN.
-    return np.fmax(np.fmin(scaled, np.float32(LEVELS - 1)), np.float32(0)).astype(np.uint8)
+    # fmax takes the number where the other is NaN.
+    return np.minimum(np.fmax(scaled, np.float32(0)), np.float32(LEVELS - 1)).astype(np.uint8)
 
 
 def rgba(values: npt.NDArray[np.float32], vmax: float, name: str) -> npt.NDArray[np.uint8]:

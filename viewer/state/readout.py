@@ -120,7 +120,8 @@ def _warnings(
         head = selection.shown.head
         rows = int(undefined.sum() if head is None else undefined[head])
         if rows:
-            words.append(f"{rows} queries attend to no patch at all and are left out of the mean.")
+            who = "One query attends" if rows == 1 else f"{rows} queries attend"
+            words.append(f"{who} to no patch at all, left out of the mean.")
     if not layer.verdict.verified:
         words.append(f"Layer {layer.index} is not verified: {layer.verdict.reason or 'reason unknown'}.")
     if record.output_unchanged is False:

@@ -22,16 +22,15 @@ PROTOCOLS: dict[Protocol, str] = {
 
 
 def token_words(name: str) -> str:
-    """Return what a prefix token is called: "class token", "register 1", or its own name."""
+    """Return what a prefix token is called: "class token", "register 1", "token prefix0"."""
     register = re.fullmatch(r"reg(\d+)", name)
-    return f"register {register[1]}" if register else _TOKENS.get(name, name)
+    return f"register {register[1]}" if register else _TOKENS.get(name, f"token {name}")
 
 
 def query_words(query: Query) -> str:
     """Return what a query is called: "patch (4, 5)" or "the class token"."""
     if isinstance(query, str):
-        words = token_words(query)
-        return words if words.startswith("register") else f"the {words}"
+        return f"the {_TOKENS[query]}" if query in _TOKENS else token_words(query)
     return f"patch ({query[0]}, {query[1]})"
 
 

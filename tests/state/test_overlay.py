@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.state.records import document_of, random_record, record_of, weights_of
+from viewer.images.decode import DecodedImage
+from viewer.state.attended import attended
+from viewer.state.display import DisplayValue
+from viewer.state.heads import heads
+from viewer.state.overlay import overlay
+from viewer.state.selection import HeadRef, SelectionValue
+
+AT = SelectionValue(hovered=(2, 3), head=HeadRef(1, 1))
+
+
+def describe(record, selection=AT, display=None, **changes):
+    document = replace(document_of(record), **changes)
+    found = None
+    if selection.query is not None:
+        found = attended(document, selection.query, selection.direction)
+    return overlay(document, found, selection, display or DisplayValue())
+
+
+def test_nothing_before_the_model_looked():
+    document = replace(document_of(random_record()), record=None)
+    assert overlay(document, None, AT, DisplayValue()) is None
+
+
+def test_shows_one_head_as_it_is():
+    weights = [weights_of(2, 21, i) for i in range(2)]
+    shown = describe(record_of(weights, (4, 5)))
+    np.testing.assert_array_equal(shown.values.ravel(), weights[1][1, 1 + 2 * 5 + 3, 1:])
+    assert shown.prefix == (("cls", pytest.approx(float(weights[1][1, 14, 0]))),)
+    assert shown.title == "Layer 1, head 1: what patch (2, 3) attends to"
+    assert shown.label == "attention weight"
+
+
+@pytest.mark.parametrize("fusion", ["mean", "max", "min"])
+def test_fuses_the_heads_that_the_layer_has(fusion):
+    weights = [weights_of(3, 21), weights_of(2, 21, 1)]
+    selection = replace(AT, head=HeadRef(1, None), fusion=fusion)
+    shown = describe(record_of(weights, (4, 5)), selection)
+    row = weights[1][:, 14].numpy()
+    np.testing.assert_allclose(shown.values.ravel(), getattr(row[:, 1:], fusion)(axis=0), rtol=1e-6)
+    assert shown.prefix[0][1] == pytest.approx(float(getattr(row[:, 0], fusion)()), rel=1e-6)
+    assert shown.title == f"Layer 1, {fusion} of 2 heads: what patch (2, 3) attends to"
+
+
+@pytest.mark.parametrize("scale", ["shared", "per head"])
+def test_has_the_colour_scale_of_its_cell_in_the_heads_panel(scale):
+    record, display = random_record(), DisplayValue(scale=scale)
+    document = document_of(record)
+    found = attended(document, (2, 3), "from")
+    cell = heads(document, found, AT, display).vmax[1, 1]
+    shown = overlay(document, found, AT, display)
+    assert np.float32(shown.vmax) == cell
+    assert len(repr(shown.vmax)) < 12 or scale == "per head"
+
+
+def test_a_fused_map_of_its_own_scale_ends_at_its_own_peak():
+    selection = replace(AT, head=HeadRef(1, None))
+    shown = describe(random_record(), selection, DisplayValue(scale="per head"))
+    assert shown.vmax == float(shown.values.max())
+
+
+def test_without_a_query_there_is_the_picture_and_no_map():
+    shown = describe(random_record(), SelectionValue())
+    assert shown.values is None
+    assert np.isnan(shown.prefix[0][1])
+    assert "point at a patch" in shown.title
+    assert shown.seen.shape == (64, 80, 3)
+
+
+@pytest.mark.parametrize(
+    ("query", "hops", "ring"),
+    [((2, 3), 0, None), ((2, 3), 1, (1, 2, 4, 5)), ((0, 0), 2, (0, 0, 3, 3)), ("cls", 2, None)],
+)
+def test_the_ring_is_what_convolutions_reach_inside_the_grid(query, hops, ring):
+    selection = SelectionValue(hovered=query)
+    assert describe(random_record(), selection, DisplayValue(ring=hops)).ring == ring
+
+
+def test_columns_are_labelled_as_such():
+    shown = describe(random_record(), replace(AT, direction="to"))
+    assert shown.title == "Layer 1, head 1: which patches attend to patch (2, 3)"
+    assert shown.label == "attention weight on patch (2, 3)"
+
+
+def test_columns_not_known_yet_are_said_to_be_waited_for():
+    shown = describe(random_record(), replace(AT, direction="to"), measures=None)
+    assert shown.values is None
+    assert "once all heads are measured" in shown.title
+
+
+def test_pooling_names_its_own_query():
+    pooling = torch.full((1, 1, 20), 0.05)
+    record = record_of([weights_of(2, 20)], (4, 5), (), pooling=pooling)
+    shown = describe(record, replace(AT, head=HeadRef(1, 0)))
+    assert shown.title == "Layer 1 (attention pooling), head 0: what the pooling query attends to"
+
+
+def test_the_caption_tells_the_crop():
+    record = replace(random_record(), box=(10.0, 0.0, 90.0, 64.0))
+    whole = DecodedImage(np.zeros((64, 100, 3), np.uint8), "x", None, "")
+    shown = describe(record, display=DisplayValue(ring=2), image=whole)
+    assert shown.caption == (
+        "Model input 80 × 64 px, from 80 × 64 px of 100 × 64 px picture; 5 × 4 patches; "
+        "dashed: what 2 stacked 3x3 convolutions reach"
+    )
+
+
+def test_a_record_of_a_bare_tensor_has_a_grey_picture():
+    shown = describe(replace(random_record(), seen=None))
+    assert shown.seen.shape == (64, 80, 3)
+    assert (shown.seen == 128).all()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from viewer.export.heads_figure import HeadsPart
 from viewer.export.overlay_figure import OverlayPart
+from viewer.export.plain import plain
 from viewer.export.scatter_figure import ScatterPart
 from viewer.export.typesetting import wrap
 
@@ -65,7 +66,8 @@ class AllPart:
 
     @cached_property
     def _sentence(self) -> list[str]:
-        return wrap(self.readout, self.width, self.style.points)
+        said = (plain(sentence) for sentence in self.readout.splitlines())
+        return [line for sentence in said for line in wrap(sentence, self.width, self.style.points)]
 
     @cached_property
     def width(self) -> int:
@@ -83,7 +85,7 @@ class AllPart:
     @cached_property
     def height(self) -> int:
         """Height in pixels at scale 1."""
-        return self._upper + self._lower + round(1.4 * self.style.em * len(self._sentence))
+        return self._upper + self._lower + round((1.4 * len(self._sentence) + 0.8) * self.style.em)
 
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
@@ -100,4 +102,4 @@ class AllPart:
                 sheet.text(left, below, self.scatter.title, points, bold=True)
             self._dots.draw(sheet, left, below + self._caption)
         for i, line in enumerate(self._sentence):
-            sheet.text(left, top + self._upper + self._lower + (1.4 * i + 0.2) * em, line, points)
+            sheet.text(left, top + self._upper + self._lower + (1.4 * i + 0.8) * em, line, points)

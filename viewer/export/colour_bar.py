@@ -6,20 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from viewer.export.typesetting import text_width, wrap
 from viewer.state.colormaps import lut
+from viewer.state.scale import ticks
 
 if TYPE_CHECKING:
     from viewer.export.sheet import Sheet, Style
-
-
-def nice_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, str]]:
-    """Return round numbers from `low` to `high` (which is larger) and how they are written."""
-    values = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    slack = 1e-6 * (high - low)
-    return [(float(v), f"{v:.6g}") for v in values if low - slack <= v <= high + slack]
 
 
 @dataclass(frozen=True)
@@ -52,11 +45,7 @@ class ColourBar:
     ) -> ColourBar:
         """Make the bar of a colour scale from 0 to `vmax`; the end is marked if `largest` lies beyond it."""
         most = max(2, min(6, int(height / (2 * style.em))))
-        ticks = [(value / vmax, text) for value, text in nice_ticks(0.0, vmax, most)]
-        # The end is always named: everything above it has its colour.
-        ticks = [tick for tick in ticks if (1 - tick[0]) * height > 1.3 * style.em]
-        ticks.append((1.0, f"{'≥ ' if largest > vmax * (1 + 1e-6) else ''}{vmax:.3g}"))
-        return cls(colormap, tuple(ticks), label, height, style)
+        return cls(colormap, ticks(vmax, largest, most), label, height, style)
 
     @property
     def _bar(self) -> int:

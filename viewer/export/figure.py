@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import warnings
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from viewer.export.overlay_figure import OverlayPart
 from viewer.export.plain import plain
 from viewer.export.scatter_figure import ScatterPart
 from viewer.export.sheet import Sheet, Style
-from viewer.export.typesetting import DPI, wrap
+from viewer.export.typesetting import DPI, SANS_SERIF, wrap
 from viewer.export.writing import write_atomically
 from viewer.state.palette import palette
 from viewer.state.requests import FigureRequest
@@ -40,6 +41,7 @@ _WIDTH = 36  # least width of a figure and width of a scatter by itself, in ems
 
 # Matplotlib has these switches only as global settings; they hold while one figure is written.
 _SETTINGS = {
+    "font.sans-serif": SANS_SERIF,
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
     "image.composite_image": False,
@@ -79,7 +81,7 @@ def draw(scene: SceneValue, request: FigureRequest, format: Format | None = None
     if request.scale not in (1, 2, 3, 4):
         raise ExportError(f"A figure's scale is 1, 2, 3 or 4, not {request.scale}.")
     with _one_at_a_time, _settings():
-        sheet = _compose(scene, request)
+        sheet = _compose(scene, request, raster=format == "png")
         _CANVAS[format](sheet.figure)
         file = io.BytesIO()
         sheet.figure.savefig(
@@ -88,7 +90,7 @@ def draw(scene: SceneValue, request: FigureRequest, format: Format | None = None
             dpi=DPI * request.scale if format == "png" else DPI,
             metadata=_metadata(scene, request, format),
         )
-    return file.getvalue()
+    return _smooth_photograph(file.getvalue()) if format == "svg" else file.getvalue()
 
 
 def save(scene: SceneValue, request: FigureRequest, path: str | Path | None = None) -> Path:
@@ -161,14 +163,14 @@ def _part(scene: SceneValue, request: FigureRequest, style: Style) -> Part:
     if request.view == "overlay" and overlay is not None:
         return OverlayPart(overlay, style)
     if request.view == "all" and overlay is not None and heads is not None:
-        return AllPart(overlay, heads, scatter, plain(scene.readout), request.title, style)
+        return AllPart(overlay, heads, scatter, scene.readout, request.title, style)
     raise ExportError(
         "There is nothing to draw yet: a figure needs a model, a picture"
         + (" and finished measures." if request.view == "scatter" else " and its attention.")
     )
 
 
-def _compose(scene: SceneValue, request: FigureRequest) -> Sheet:
+def _compose(scene: SceneValue, request: FigureRequest, raster: bool) -> Sheet:
     """Lay out margins, heading, the part and what is not verified."""
     if scene.document is None or scene.document.record is None:
         raise ExportError("There is nothing to draw yet: a figure needs a model and a picture.")
@@ -179,15 +181,20 @@ def _compose(scene: SceneValue, request: FigureRequest) -> Sheet:
     notes = wrap(warning(scene, request.view), width, style.small)
     margin = round(style.em)
     above = heading.height if heading else 0
-    below = round(1.3 * style.em * len(notes)) + (margin // 2 if notes else 0)
-    sheet = Sheet(width + 2 * margin, above + part.height + below + 2 * margin, style)
+    below = round(1.3 * style.em * len(notes)) + (margin if notes else 0)
+    sheet = Sheet(width + 2 * margin, above + part.height + below + 2 * margin, style, raster)
     if heading:
         heading.draw(sheet, margin, margin)
     part.draw(sheet, margin, margin + above)
     for i, line in enumerate(notes):
-        y = margin + above + part.height + margin // 2 + 1.3 * style.em * i
+        y = margin + above + part.height + margin + 1.3 * style.em * i
         sheet.text(margin, y, line, style.small, style.palette.accent)
     return sheet
+
+
+def _smooth_photograph(svg: bytes) -> bytes:
+    """Let viewers blend the photograph's pixels; Matplotlib asks for squares, which only the maps want."""
+    return re.sub(rb'(<image [^>]*id="picture"[^>]*?) style="image-rendering:[^"]*"', rb"\1", svg)
 
 
 def _metadata(scene: SceneValue, request: FigureRequest, format: Format) -> dict[str, object]:

@@ -38,15 +38,14 @@ def facts(scene: SceneValue, view: View) -> list[str]:
     """Return model, picture, head, query and protocol, each as a few words."""
     record = _record(scene)
     height, width = record.input_size
-    found = [
-        _model(record),
-        plain(f"{scene.document.image.name} at {height} x {width} px"),
-    ]
+    found = [_model(record), plain(scene.document.image.name)]
     if view in ("heads", "scatter"):
-        found.append(f"shown: {head_words(record, scene.selection.shown, scene.selection.fusion)}")
+        found[-1] += f" at {width} × {height} px"
+        words = head_words(record, scene.selection.shown, scene.selection.fusion)
+        found.append(f"shown: {words[0].lower()}{words[1:]}")
     if view == "scatter" and scene.selection.query is not None:
         found.append(f"query: {query_words(scene.selection.query)}")
-    return [*found, f"distances {PROTOCOLS[scene.display.protocol]}"]
+    return [*found, f"distances: {PROTOCOLS[scene.display.protocol]}"]
 
 
 def warning(scene: SceneValue, view: View) -> str:

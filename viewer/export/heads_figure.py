@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -114,7 +114,7 @@ class HeadsPart:
         above, before = self._margin
         x, y = left + before, top + above
         height, width = self._maps
-        sheet.image((x, y, width, height), self.atlas())
+        sheet.image((x, y, width, height), self.atlas(), name="heads")
         self._draw_numbers(sheet, x, y)
         self._draw_shown(sheet, x, y)
         if self._bar is not None:
@@ -128,13 +128,19 @@ class HeadsPart:
         columns = every(heads, self._pitch[1], text_width(str(heads - 1), small) + 0.6 * em)
         for layer in range(0, layers, rows):
             middle = y + layer * self._pitch[0] + self._cell_height / 2
-            sheet.text(x - 0.5 * em, middle, str(layer), small, h="right", v="center")
+            ink = self._ink(layer == self.heads.shown.layer)
+            sheet.text(x - 0.5 * em, middle, str(layer), small, h="right", v="center", **ink)
         for head in range(0, heads, columns):
             middle = x + head * self._pitch[1] + self._cell_width / 2
-            sheet.text(middle, y - 0.8 * em, str(head), small, h="center", v="center")
+            ink = self._ink(head == self.heads.shown.head)
+            sheet.text(middle, y - 0.8 * em, str(head), small, h="center", v="center", **ink)
         sheet.text(x + width / 2, y - 2.0 * em, "head", small, faint, h="center", v="center")
         edge = x - self._margin[1]
         sheet.text(edge, y + height / 2, "layer", small, faint, h="center", v="top", upwards=True)
+
+    def _ink(self, shown: bool) -> dict[str, Any]:
+        palette = self.style.palette
+        return {"color": palette.accent if shown else palette.text, "bold": shown}
 
     @property
     def _cell_height(self) -> int:

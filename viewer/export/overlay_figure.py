@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer.export.colour_bar import ColourBar
-from viewer.export.typesetting import text_width
+from viewer.export.typesetting import text_width, wrap
 from viewer.state.colormaps import rgba
 from viewer.state.words import token_words
 
@@ -88,14 +88,23 @@ class OverlayPart:
     @cached_property
     def height(self) -> int:
         """Height in pixels at scale 1."""
-        above = max(self._picture[1], self._bar.height if self._bar else 0)
-        return above + round(1.7 * self.style.em * len(self._prefix_rows))
+        rows = 1.7 * len(self._prefix_rows) + 1.3 * len(self._caption) + 0.4
+        return self._above + round(rows * self.style.em)
+
+    @cached_property
+    def _above(self) -> int:
+        """Height of picture and colour bar."""
+        return max(self._picture[1], self._bar.height if self._bar else 0)
+
+    @cached_property
+    def _caption(self) -> list[str]:
+        return wrap(self.overlay.caption, self.width, self.style.small)
 
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
         overlay = self.overlay
         width, height = self._picture
-        sheet.image((left, top, width, height), overlay.seen)
+        sheet.image((left, top, width, height), overlay.seen, smooth=True, name="picture")
         if overlay.values is not None:
             self._draw_values(sheet, left, top, overlay.values)
         if overlay.show_grid:
@@ -103,7 +112,11 @@ class OverlayPart:
         self._draw_marks(sheet, left, top)
         if self._bar is not None:
             self._bar.draw(sheet, left + width + round(0.8 * self.style.em), top)
-            self._draw_prefix(sheet, left, top + max(height, self._bar.height))
+            self._draw_prefix(sheet, left, top + self._above)
+        y = top + self._above + (1.7 * len(self._prefix_rows) + 0.4) * self.style.em
+        for i, line in enumerate(self._caption):
+            below = y + 1.3 * self.style.em * i
+            sheet.text(left, below, line, self.style.small, self.style.palette.faint)
 
     def _cells(self, left: int, top: int, cells: tuple[float, float, float, float]) -> Box:
         """Return the box of patches (top, left, bottom, right), ends exclusive."""
@@ -120,17 +133,17 @@ class OverlayPart:
         colours = rgba(values, self.overlay.vmax, self.overlay.colormap)
         # One pixel a patch, its opacity in the image itself: SVG and PDF readers all keep that.
         colours[..., 3] = np.round(colours[..., 3] * self.overlay.opacity)
-        sheet.image(self._cells(left, top, (0, 0, *self.overlay.grid)), colours)
+        sheet.image(self._cells(left, top, (0, 0, *self.overlay.grid)), colours, name="attention")
 
     def _draw_grid(self, sheet: Sheet, left: int, top: int) -> None:
         rows, columns = self.overlay.grid
         x, y, width, height = self._cells(left, top, (0, 0, rows, columns))
         for row in range(rows + 1):
             level = y + height * row / rows
-            sheet.line([x, x + width], [level, level], "#ffffff", linewidth=0.5, alpha=0.5)
+            sheet.line([x, x + width], [level, level], "#ffffff", linewidth=0.6, alpha=110 / 255)
         for column in range(columns + 1):
             across = x + width * column / columns
-            sheet.line([across, across], [y, y + height], "#ffffff", linewidth=0.5, alpha=0.5)
+            sheet.line([across, across], [y, y + height], "#ffffff", linewidth=0.6, alpha=110 / 255)
 
     def _draw_marks(self, sheet: Sheet, left: int, top: int) -> None:
         palette = self.style.palette

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
-from viewer.export.colour_bar import nice_ticks
 from viewer.export.heads_figure import every
 from viewer.export.typesetting import text_width, wrap
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from matplotlib.axes import Axes
 
     from viewer.export.sheet import Sheet, Style
     from viewer.state.scatter import Scatter
 
 _ROW = 1.7  # height of a legend row, in ems
+
+# As in the window's scatter.
+_SPREAD = 0.62  # share of a layer's column over which its heads stand
+_FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
+_UNIFORM = {"linestyle": (0, (4, 2)), "linewidth": 1.2}
+_UNIFORM_QUERY = {"linestyle": (0, (1, 2)), "linewidth": 1.0}
+_CONVOLUTION = {"linestyle": (0, (4, 2, 1, 2)), "linewidth": 1.2}
+
+
+_Colour = str | tuple[str, float]  # a colour, or a colour and its opacity
 
 
 @dataclass(frozen=True)
@@ -49,17 +61,21 @@ class ScatterPart:
 
     @cached_property
     def _top_value(self) -> float:
+        """Upper end of the distance axis, by the window's rule: a plain number just above all there is."""
         scatter = self.scatter
         values = [scatter.distance, scatter.convolution, [scatter.uniform]]
         if scatter.query_distance is not None:
             values += [scatter.query_distance, [scatter.uniform_query]]
         found = np.concatenate([np.asarray(v, np.float64) for v in values])
         found = found[np.isfinite(found)]
-        return 1.06 * float(found.max()) if found.size and found.max() > 0 else 1.0
+        needed = 1.06 * float(found.max(initial=0)) or 1.0
+        step = 10.0 ** math.floor(math.log10(needed)) / 2
+        return math.ceil(needed / step) * step
 
     @cached_property
     def _y_ticks(self) -> list[tuple[float, str]]:
-        return nice_ticks(0.0, self._top_value)
+        values = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(0, self._top_value)
+        return [(float(v), f"{v:.6g}") for v in values if 0 <= v <= self._top_value * (1 + 1e-6)]
 
     @cached_property
     def _y_label(self) -> list[str]:
@@ -79,15 +95,17 @@ class ScatterPart:
     @cached_property
     def _legend(self) -> list[Entry]:
         scatter, palette = self.scatter, self.style.palette
-        entries = [Entry("a head, mean over all patches", self._dots(palette.dot))]
+        entries = [
+            Entry("a head, paler the more it attends to prefix tokens", self._head_marks(palette.dot)),
+            Entry("shown", self._shown_marks),
+            Entry(scatter.uniform_label, {"color": palette.uniform, **_UNIFORM}),
+            Entry(scatter.convolution_label, {"color": palette.convolution, **_CONVOLUTION}),
+        ]
         if scatter.query_distance is not None:
-            entries.append(Entry(f"a head, {scatter.query_label} alone", self._rings(palette.query)))
-        entries.append(Entry("shown", self._shown_marks))
-        entries.append(Entry(scatter.uniform_label, self._uniform_marks(palette.uniform)))
-        if scatter.uniform_query is not None:
-            words = f"{scatter.uniform_label}, {scatter.query_label} alone"
-            entries.append(Entry(words, self._uniform_marks(palette.query)))
-        entries.append(Entry(scatter.convolution_label, self._convolution_marks))
+            words = f"the same head, for {scatter.query_label} only"
+            entries.append(Entry(words, self._query_marks))
+            words = f"{scatter.uniform_label}, for {scatter.query_label} only"
+            entries.append(Entry(words, {"color": palette.query, **_UNIFORM_QUERY}))
         return entries
 
     @cached_property
@@ -107,38 +125,26 @@ class ScatterPart:
         """Height in pixels at scale 1."""
         return self._plot_height + round(self.style.em * (3.4 + _ROW * len(self._legend_rows)))
 
-    def _dots(self, color: str) -> dict[str, Any]:
-        size = 0.5 * self.style.points
+    def _head_marks(self, fill: _Colour) -> dict[str, Any]:
+        """Return a dot's marks; sizes and lines are those of the window."""
         return {
-            "color": color,
+            "color": self.style.palette.dot,
             "linestyle": "none",
             "marker": "o",
-            "markersize": size,
-            "markeredgewidth": 0,
-            "alpha": 0.8,
+            "markersize": 0.56 * self.style.points,
+            "markerfacecolor": fill,
+            "markeredgewidth": 0.8,
         }
 
-    def _rings(self, color: str) -> dict[str, Any]:
-        return {
-            **self._dots(color),
-            "markerfacecolor": "none",
-            "markeredgecolor": color,
-            "markeredgewidth": 1.1,
-            "alpha": 1.0,
-        }
+    @property
+    def _query_marks(self) -> dict[str, Any]:
+        color, size = self.style.palette.query, 0.48 * self.style.points
+        return {**self._head_marks("none"), "color": color, "marker": "D", "markersize": 0.8 * size}
 
     @property
     def _shown_marks(self) -> dict[str, Any]:
-        accent = self.style.palette.accent
-        return {**self._rings(accent), "markersize": 0.95 * self.style.points, "markeredgewidth": 1.8}
-
-    def _uniform_marks(self, color: str) -> dict[str, Any]:
-        return {"color": color, "linestyle": (0, (5, 3)), "linewidth": 1.3}
-
-    @property
-    def _convolution_marks(self) -> dict[str, Any]:
-        color, size = self.style.palette.convolution, 0.3 * self.style.points
-        return {"color": color, "linewidth": 1.3, "marker": "s", "markersize": size}
+        color, size = self.style.palette.accent, 0.95 * self.style.points
+        return {**self._head_marks("none"), "color": color, "markersize": size, "markeredgewidth": 1.5}
 
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
@@ -157,7 +163,7 @@ class ScatterPart:
 
     def _set_axes(self, axes: Axes, width: float) -> None:
         layers = self.scatter.layers
-        axes.set_xlim(-0.5, layers - 0.5)
+        axes.set_xlim(-0.6, layers - 0.4)
         axes.set_ylim(0, self._top_value)
         needed = text_width(str(layers - 1), self.style.small) + 0.8 * self.style.em
         axes.set_xticks(range(0, layers, every(layers, width / layers, needed)))
@@ -165,18 +171,27 @@ class ScatterPart:
         axes.grid(axis="y", color=self.style.palette.faint, linewidth=0.5, alpha=0.3)
         axes.set_axisbelow(True)
 
+    @property
+    def _x(self) -> npt.NDArray[np.float64]:
+        """Place of each dot: the heads of a layer stand side by side in its column."""
+        scatter = self.scatter
+        most = int(scatter.head.max(initial=0)) + 1
+        return scatter.layer + ((scatter.head + 0.5) / most - 0.5) * _SPREAD
+
     def _plot(self, axes: Axes) -> None:
-        scatter, palette = self.scatter, self.style.palette
-        axes.axhline(scatter.uniform, **self._uniform_marks(palette.uniform))
-        axes.plot(range(len(scatter.convolution)), scatter.convolution, **self._convolution_marks)
-        axes.plot(scatter.layer, scatter.distance, clip_on=False, **self._dots(palette.dot))
+        scatter, palette, x = self.scatter, self.style.palette, self._x
+        axes.axhline(scatter.uniform, color=palette.uniform, **_UNIFORM)
+        axes.plot(range(scatter.layers), scatter.convolution, color=palette.convolution, **_CONVOLUTION)
+        for across, distance, mass in zip(x, scatter.distance, scatter.prefix_mass, strict=True):
+            fill = (palette.dot, max(1 - float(mass), _FAINTEST))
+            axes.plot([across], [distance], clip_on=False, **self._head_marks(fill))
         if scatter.query_distance is not None:
-            axes.axhline(scatter.uniform_query, **self._uniform_marks(palette.query))
-            axes.plot(scatter.layer, scatter.query_distance, clip_on=False, **self._rings(palette.query))
+            axes.axhline(scatter.uniform_query, color=palette.query, **_UNIFORM_QUERY)
+            axes.plot(x, scatter.query_distance, clip_on=False, **self._query_marks)
         shown = scatter.layer == scatter.shown.layer
         if scatter.shown.head is not None:
             shown &= scatter.head == scatter.shown.head
-        axes.plot(scatter.layer[shown], scatter.distance[shown], clip_on=False, **self._shown_marks)
+        axes.plot(x[shown], scatter.distance[shown], clip_on=False, **self._shown_marks)
 
     def _draw_legend(self, sheet: Sheet, left: float, top: float) -> None:
         em = self.style.em

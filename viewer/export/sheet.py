@@ -62,6 +62,8 @@ class Sheet:
         Pixels at scale 1.
     style
         Colours and type.
+    raster
+        Whether it is to be saved as pixels.
 
     Attributes
     ----------
@@ -71,11 +73,13 @@ class Sheet:
         As given.
     """
 
-    def __init__(self, width: int, height: int, style: Style) -> None:
+    def __init__(self, width: int, height: int, style: Style, raster: bool = True) -> None:
         self.style = style
+        self._raster = raster
         self._size = (width, height)
-        # Matplotlib rounds the size in pixels down, and 7.2 inches times 100 may come out as 719.999.
-        inches = ((width + 0.01) / DPI, (height + 0.01) / DPI)
+        # Matplotlib rounds the size in pixels down, and 720 pixels may come out as 719.999.
+        slack = 0.01 if raster else 0.0
+        inches = ((width + slack) / DPI, (height + slack) / DPI)
         ground = "none" if style.transparent else style.palette.ground
         self.figure = Figure(figsize=inches, dpi=DPI, facecolor=ground)
         self._paper = self._axes_in((0, 0, width, height))
@@ -133,15 +137,26 @@ class Sheet:
             clip_on=False,
         )
 
-    def image(self, box: Box, pixels: npt.NDArray[np.uint8]) -> None:
-        """Place an image, (H, W, 3 or 4) uint8; vector formats embed its own pixels, unscaled."""
+    def image(self, box: Box, pixels: npt.NDArray[np.uint8], smooth: bool = False, name: str = "") -> None:
+        """Place an image, (H, W, 3 or 4) uint8; vector formats embed its own pixels, unscaled.
+
+        Parameters
+        ----------
+        box
+            Where.
+        pixels
+            What.
+        smooth
+            Whether a PNG blends neighbouring pixels, as a photograph wants it, or shows each as a square.
+        name
+            Of the element in an SVG.
+        """
         left, top, width, height = box
-        # Nearest neighbour, as on the screen; only a picture larger than its place is averaged down.
-        shrunk = width < pixels.shape[1] or height < pixels.shape[0]
         self._paper.imshow(
             pixels,
             extent=(left, left + width, top + height, top),
-            interpolation="antialiased" if shrunk and pixels.shape[2] == 3 else "none",
+            interpolation="bilinear" if smooth and self._raster else "none",
+            gid=name or None,
             aspect="auto",
             origin="upper",
         )

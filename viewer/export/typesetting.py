@@ -10,7 +10,10 @@ from matplotlib.font_manager import FontProperties, fontManager
 DPI = 96
 """Pixels an inch of a figure at scale 1; type of 10 points is 13.3 pixels high, as on most screens."""
 
-# DejaVu comes with Matplotlib; the others only fill in letters it lacks (file names may hold any script).
+SANS_SERIF = ("DejaVu Sans", "Verdana")
+"""DejaVu comes with Matplotlib; where an SVG is read without it, Verdana runs as wide."""
+
+# These only fill in letters that DejaVu lacks: file names may hold any script.
 _FALLBACKS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -33,7 +36,7 @@ _FALLBACKS = (
 def families() -> tuple[str, ...]:
     """Return the font families to set type in, those for other scripts only if they are installed."""
     installed = {font.name for font in fontManager.ttflist}
-    return ("DejaVu Sans", *(name for name in _FALLBACKS if name in installed))
+    return ("sans-serif", *(name for name in _FALLBACKS if name in installed))
 
 
 @lru_cache(maxsize=64)
@@ -42,14 +45,22 @@ def font(points: float, bold: bool = False) -> FontProperties:
     return FontProperties(family=list(families()), size=points, weight="bold" if bold else "normal")
 
 
-@lru_cache(maxsize=1)
-def _ruler() -> RendererAgg:
-    return RendererAgg(1, 1, DPI)
+@lru_cache(maxsize=2)
+def _ruler(factor: int) -> RendererAgg:
+    return RendererAgg(1, 1, DPI * factor)
 
 
 def text_width(text: str, points: float, bold: bool = False) -> float:
-    """Return how wide a line of text runs, in pixels at scale 1."""
-    return float(_ruler().get_text_width_height_descent(text, font(points, bold), False)[0])
+    """Return how wide a line of text runs, in pixels at scale 1.
+
+    Small type is fitted to whole pixels in a PNG of scale 1, but neither at larger scales nor in vector
+    formats; the wider of both is returned, so that a layout holds for all.
+    """
+    widths = (
+        _ruler(factor).get_text_width_height_descent(text, font(points, bold), False)[0] / factor
+        for factor in (1, 8)
+    )
+    return float(max(widths))
 
 
 def shorten(text: str, width: float, points: float, bold: bool = False) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import stat
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,10 +21,10 @@ from viewer.images.pixels import to_rgb
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-MAX_PIXELS = 250_000_000
-"""Larger pictures are refused before they are decoded: at this size decoding takes about 1.8 GB."""
+MAX_PIXELS = 178_000_000
+"""Larger pictures are refused before they are decoded: at this size decoding takes about 1.3 GB."""
 
-# Called directly, because `Image.open` warns and fails at limits of its own that only a global setting moves.
+# Called directly, because `Image.open` warns at half of that, which only a program-wide setting could move.
 _OPENERS = {
     signatures.JPEG: ("PIL.JpegImagePlugin", "jpeg_factory"),
     signatures.PNG: ("PIL.PngImagePlugin", "PngImageFile"),
@@ -118,7 +118,12 @@ def _read(path: Path) -> bytes:
     try:
         facts = path.stat()
         if stat.S_ISDIR(facts.st_mode):
-            raise _folder_error(path)
+            next(path.iterdir(), None)  # a closed folder is another matter
+            raise ImageError(
+                path,
+                "is a folder, not a picture",
+                "A folder dropped on the window opens the pictures inside it, if there are any.",
+            )
         if not stat.S_ISREG(facts.st_mode):
             raise ImageError(path, "is a device or pipe, not a file")
         if facts.st_size == 0:
@@ -131,7 +136,7 @@ def _read(path: Path) -> bytes:
         raise ImageError(
             path,
             "can't be read: permission denied",
-            "Give yourself permission to read it, or copy it elsewhere.",
+            "Ask for permission to read it.",
         ) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         if str(path).startswith(("http:", "https:")):
@@ -141,17 +146,6 @@ def _read(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise ImageError(path, f"can't be read: {reason}") from error
-
-
-def _folder_error(path: Path) -> ImageError:
-    """Say what is wrong with a folder that was given as a picture."""
-    if not os.access(path, os.R_OK | os.X_OK):
-        return ImageError(path, "is a folder that can't be read: permission denied")
-    return ImageError(
-        path,
-        "is a folder, not a picture",
-        "A folder dropped on the window opens the pictures inside it, if there are any.",
-    )
 
 
 def _format(head: bytes, called: str) -> signatures.Format:
@@ -178,6 +172,9 @@ def _decode(data: bytes, called: str, name: str, path: Path | None) -> DecodedIm
         raise ImageError(
             called, "needs more memory than there is", "Close other programs, or shrink it."
         ) from error
+    except Image.DecompressionBombError as error:  # Pillow's own limit, for what headers do not tell
+        limit = f"{kind.picture} larger than {2 * Image.MAX_IMAGE_PIXELS / 1e6:.0f} megapixels"
+        raise ImageError(called, f"holds {limit}", "Shrink it first.") from error
     except Exception as error:  # damaged files make the decoders raise nearly every built-in exception
         raise _damage(data, kind, called, error) from error
     suffix = Path(called).suffix.lower()
@@ -200,10 +197,22 @@ def _pixels(
             f"The limit is {MAX_PIXELS / 1e6:.0f} megapixels: shrink it first.",
         )
     notes = _frames(picture, kind)
-    picture.load()
+    _load(picture)
     notes += _depth(picture, data, kind) + _turn_upright(picture)
     pixels, colour_notes = to_rgb(picture, picture.info.get("icc_profile"))
     return pixels, notes + colour_notes
+
+
+def _load(picture: Image.Image) -> None:
+    """Decode the pixels."""
+    if picture.format != "TIFF" or picture.width * picture.height <= (Image.MAX_IMAGE_PIXELS or MAX_PIXELS):
+        picture.load()
+        return
+    # Only Pillow's TIFF decoder warns here too. Filters belong to the whole program, so they are touched
+    # for these few pictures alone.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        picture.load()
 
 
 def _frames(picture: Image.Image, kind: signatures.Format) -> tuple[str, ...]:

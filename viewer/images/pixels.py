@@ -10,6 +10,7 @@ from viewer.images.colour import lab_to_srgb, to_srgb
 
 # Depths that sensors and file formats have: the smallest that holds the brightest value sets the scale.
 _DEPTHS = (8, 10, 12, 14, 16)
+_STRIP_PIXELS = 1_000_000
 
 
 def to_rgb(picture: Image.Image, profile: bytes | None) -> tuple[npt.NDArray[np.uint8], tuple[str, ...]]:
@@ -37,13 +38,24 @@ def to_rgb(picture: Image.Image, profile: bytes | None) -> tuple[npt.NDArray[np.
     elif picture.mode == "LAB":
         notes += ("colours converted from CIELAB to sRGB",)
         picture = lab_to_srgb(picture)
-    picture = picture.convert("RGB")
+    if picture.mode != "RGB":
+        picture = picture.convert("RGB")
     if alpha is not None and alpha.getextrema() != (255, 255):
         white = Image.new("RGB", picture.size, "white")
         white.paste(picture, mask=alpha)
         picture = white
         notes += ("transparency put over white",)
-    return np.array(picture), notes
+    return _array(picture), notes
+
+
+def _array(picture: Image.Image) -> npt.NDArray[np.uint8]:
+    """Copy an RGB picture into an array by strips; Pillow's own way holds two more copies meanwhile."""
+    pixels = np.empty((picture.height, picture.width, 3), np.uint8)
+    rows = max(1, _STRIP_PIXELS // picture.width)
+    for top in range(0, picture.height, rows):
+        bottom = min(top + rows, picture.height)
+        pixels[top:bottom] = np.asarray(picture.crop((0, top, picture.width, bottom)))
+    return pixels
 
 
 def _apart(picture: Image.Image) -> tuple[Image.Image, Image.Image | None]:

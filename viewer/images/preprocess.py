@@ -33,7 +33,7 @@ INTERPOLATIONS = {
 """The names timm uses, and Pillow's filters of the same name."""
 
 # Above this the resized picture is not made whole just to cut a small square from it (a 1 x 65,535 strip
-# would take 10 GB); only the part that is kept is computed, which can differ by a rounding step.
+# would take 10 GB); only the part that is kept is computed, which can differ by two of 255 steps.
 _MOST_RESIZED_PIXELS = 300_000_000
 # Pillow's widest filter (lanczos) reaches three output pixels; two more for rounding.
 _FILTER_REACH = 5
@@ -131,8 +131,8 @@ def whole_size(
 
     Both sides are multiples of the patch. The area is at most that of `size`, so the number of tokens, and
     with it time and memory, does not grow; of the sizes that remain, the one is taken whose aspect ratio and
-    area together come nearest (sum of the absolute logarithms of both ratios). A strip thinner than one patch
-    allows is squeezed to the nearest size there is.
+    area together come nearest (sum of the absolute logarithms of both ratios, the aspect counting twice). A
+    strip thinner than one patch allows is squeezed to the nearest size there is.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def whole_size(
     for rows in range(1, budget + 1):
         most = budget // rows
         for columns in {min(max(1, math.floor(rows / aspect)), most), min(math.ceil(rows / aspect), most)}:
-            cost = abs(math.log(rows / columns / aspect)) + math.log(budget / (rows * columns))
+            cost = 2 * abs(math.log(rows / columns / aspect)) + math.log(budget / (rows * columns))
             if cost < least:
                 best, least = (rows, columns), cost
     return best[0] * tall, best[1] * wide

@@ -41,18 +41,44 @@ def icc_profile(primaries, gamma=2.2, name="test colours"):
     """Build an ICC version 2 display profile from primaries (columns, XYZ under D50) and one gamma."""
     number = lambda value: struct.pack(">i", round(value * 65536))  # noqa: E731
     xyz = lambda values: b"XYZ \0\0\0\0" + b"".join(map(number, values))  # noqa: E731
-    text = name.encode() + b"\0"
     curve = b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256))
     tags = {
-        b"desc": b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + bytes(78),
-        b"wtpt": xyz((0.9642, 1.0, 0.8249)),
         b"rXYZ": xyz(primaries[:, 0]),
         b"gXYZ": xyz(primaries[:, 1]),
         b"bXYZ": xyz(primaries[:, 2]),
         b"rTRC": curve,
         b"gTRC": curve,
         b"bTRC": curve,
+    }
+    return _profile(b"mntrRGB XYZ ", name, tags)
+
+
+def grey_profile(gamma, name="test grey"):
+    """Build an ICC version 2 profile of one grey channel."""
+    return _profile(
+        b"mntrGRAYXYZ ", name, {b"kTRC": b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256))}
+    )
+
+
+def black_ink_profile(name="only black prints"):
+    """Build a CMYK profile in which black ink darkens and the coloured inks leave no trace."""
+    straight = bytes(range(256))
+    # Grid of the corners, cyan slowest, black fastest: white paper, or black (L*, a*, b* in 8 bits).
+    corners = b"".join(bytes((0 if black else 255, 128, 128)) for _ in range(8) for black in (0, 1))
+    identity = struct.pack(">9i", *(65536 if i % 4 == 0 else 0 for i in range(9)))
+    table = b"mft1\0\0\0\0" + bytes((4, 3, 2, 0)) + identity + straight * 4 + corners + straight * 3
+    return _profile(b"prtrCMYKLab ", name, {b"A2B0": table, b"A2B1": table})
+
+
+def _profile(kind, name, tags):
+    """Put an ICC version 2 profile together."""
+    white = struct.pack(">3i", *(round(65536 * value) for value in (0.9642, 1.0, 0.8249)))
+    text = name.encode() + b"\0"
+    tags = {
+        b"desc": b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + bytes(78),
+        b"wtpt": b"XYZ \0\0\0\0" + white,
         b"cprt": b"text\0\0\0\0none\0",
+        **tags,
     }
     table, body, start = struct.pack(">I", len(tags)), b"", 128 + 4 + 12 * len(tags)
     for signature, content in tags.items():
@@ -62,10 +88,10 @@ def icc_profile(primaries, gamma=2.2, name="test colours"):
     head = bytearray(128)
     head[0:4] = struct.pack(">I", start + len(body))
     head[8:12] = b"\x02\x20\0\0"
-    head[12:24] = b"mntrRGB XYZ "
+    head[12:24] = kind
     head[24:36] = struct.pack(">6H", 2024, 1, 1, 0, 0, 0)
     head[36:40] = b"acsp"
-    head[68:80] = b"".join(map(number, (0.9642, 1.0, 0.8249)))
+    head[68:80] = white
     return bytes(head) + table + body
 
 

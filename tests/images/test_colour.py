@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from tests.images.pictures import P3_XYZ, SRGB_XYZ, encode, icc_profile, noise, to_srgb_by_hand
+from tests.images.pictures import (
+    P3_XYZ,
+    SRGB_XYZ,
+    black_ink_profile,
+    encode,
+    grey_profile,
+    icc_profile,
+    noise,
+    to_srgb_by_hand,
+)
 from viewer import open_image
 
 LOSSLESS = [("PNG", {}), ("TIFF", {}), ("WEBP", {"lossless": True})]
@@ -36,6 +45,27 @@ def test_profiles_of_heic_and_avif_are_used(fmt):
     image = open_image(encode(pixels, fmt, icc_profile=icc_profile(P3_XYZ), quality=95))
     assert np.abs(image.pixels - to_srgb_by_hand(pixels, P3_XYZ)).max() <= 6
     assert np.abs(image.pixels[0, 0].astype(int) - (200, 100, 50)).max() > 12
+
+
+def test_linear_grey_becomes_srgb_grey():
+    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    image = open_image(encode(grey, "PNG", icc_profile=grey_profile(1.0, "linear")))
+    expected = to_srgb_by_hand(np.repeat(grey[..., None], 3, axis=2), SRGB_XYZ, gamma=1.0)
+    assert np.abs(image.pixels - expected).max() <= 1
+    assert image.notes == ("colours converted from linear to sRGB",)
+
+
+@pytest.mark.parametrize("fmt", ["JPEG", "TIFF"])
+def test_inks_follow_their_profile(fmt):
+    inks = np.zeros((4, 16, 64), np.uint8)
+    inks[0, :, 16:32] = 255
+    inks[1:3, :, 32:48] = 255
+    inks[3, :, 48:] = 255
+    picture = Image.merge("CMYK", [Image.fromarray(ink) for ink in inks])
+    options = {"quality": 100} if fmt == "JPEG" else {}
+    image = open_image(encode(picture, fmt, icc_profile=black_ink_profile(), **options))
+    assert np.abs(image.pixels[8, 8::16].astype(int) - [[255] * 3, [255] * 3, [255] * 3, [0] * 3]).max() <= 2
+    assert image.notes == ("colours converted from only black prints to sRGB",)
 
 
 def test_an_srgb_profile_changes_no_pixel():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 
@@ -132,6 +134,35 @@ def test_sixteen_bit_colour_is_reduced_and_said():
     assert image.notes == ("16 bits a channel reduced to 8",)
 
 
+def test_sixteen_bit_colour_tiff_is_reduced_and_said():
+    deep = np.array([[[0, 32768, 65535], [256, 512, 1023]]], "<u2")
+    image = open_image(_tiff(2, 1, bits=16, strip=deep.tobytes()))
+    np.testing.assert_array_equal(image.pixels, (deep >> 8).astype(np.uint8))
+    assert image.notes == ("16 bits a channel reduced to 8",)
+
+
+def test_ten_bit_heic_is_reduced_and_said():
+    deep = scene().astype(np.uint16) * 257
+    file = io.BytesIO()
+    pillow_heif.encode("RGB;16", (64, 48), deep.tobytes(), file, quality=95)
+    image = open_image(file.getvalue())
+    assert np.abs(image.pixels.astype(int) - scene()).mean() < 4
+    assert image.notes == ("10 bits a channel reduced to 8",)
+
+
+def test_a_raw_files_thumbnail_is_said_to_be_one():
+    image = open_image(_tiff(1, 1, bits=8, strip=b"abc", subfile=1))
+    np.testing.assert_array_equal(image.pixels, [[list(b"abc")]])
+    assert image.notes == ("a small preview of a larger picture that can't be opened",)
+
+
+def test_the_first_picture_of_a_multi_picture_jpeg():
+    frames = [Image.new("RGB", (32, 24), colour) for colour in ("red", "lime")]
+    image = open_image(encode(frames[0], "MPO", save_all=True, append_images=frames[1:]), "phone.jpg")
+    assert np.abs(image.pixels.astype(int) - (255, 0, 0)).max() < 3
+    assert image.notes == ("the first of 2 pictures",)
+
+
 def test_a_picture_under_another_formats_name_opens_with_a_note(tmp_path):
     path = tmp_path / "photo.jpg"
     path.write_bytes(encode(noise(), "PNG"))
@@ -186,6 +217,25 @@ def test_pillows_warning_about_large_pictures_is_not_heard(monkeypatch, fmt):
     data = encode(scene(), fmt)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2000)  # `Image.open` would warn
     assert open_image(data).pixels.shape == (48, 64, 3)
+
+
+def _tiff(width, height, bits, strip, subfile=0):
+    """Write an RGB TIFF by hand, for kinds that Pillow does not write."""
+    entries = [
+        (254, 4, 1, subfile),
+        (256, 4, 1, width),
+        (257, 4, 1, height),
+        (258, 3, 3, 8),  # at offset 8: three times the depth
+        (259, 3, 1, 1),
+        (262, 3, 1, 2),
+        (273, 4, 1, 14),
+        (277, 3, 1, 3),
+        (278, 4, 1, height),
+        (279, 4, 1, len(strip)),
+    ]
+    directory = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", *e) for e in entries)
+    depths = struct.pack("<HHH", bits, bits, bits)
+    return b"II*\0" + struct.pack("<I", 14 + len(strip)) + depths + strip + directory + bytes(4)
 
 
 def _png(width, height, depth, colour, rows):

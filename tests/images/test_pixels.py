@@ -18,10 +18,20 @@ def over_white(colours, opacity):
 
 def test_opacity_goes_over_white():
     pixels = noise(channels=4)
-    for fmt, options in (("PNG", {}), ("TIFF", {}), ("WEBP", {"lossless": True, "exact": True})):
+    webp, heic = {"lossless": True, "exact": True}, {"quality": -1, "chroma": 444, "matrix_coefficients": 0}
+    for fmt, options in (("PNG", {}), ("TIFF", {}), ("WEBP", webp), ("HEIF", heic)):
         image = open_image(encode(pixels, fmt, **options))
         assert np.abs(image.pixels - over_white(pixels[..., :3], pixels[..., 3:])).max() <= 1
         assert image.notes == (OVER_WHITE,)
+
+
+def test_opacity_of_avif_goes_over_white():
+    pixels = np.full((32, 32, 4), (200, 100, 50, 0), np.uint8)
+    pixels[:, 16:, 3] = 255
+    image = open_image(encode(pixels, "AVIF", quality=95))
+    assert (image.pixels[:, :12] > 250).all()
+    assert np.abs(image.pixels[:, 20:].astype(int) - (200, 100, 50)).max() < 6
+    assert image.notes == (OVER_WHITE,)
 
 
 def test_full_opacity_changes_nothing_and_is_not_mentioned():
@@ -127,10 +137,14 @@ def test_cmyk_without_a_profile(fmt):
     inks[:, 32:48] = (0, 255, 255, 0)
     inks[:, 48:] = (0, 0, 0, 255)
     options = {"quality": 100} if fmt == "JPEG" else {}
-    image = open_image(encode(Image.fromarray(inks, "CMYK"), fmt, **options))
+    image = open_image(encode(_cmyk(inks), fmt, **options))
     expected = [(255, 255, 255), (0, 255, 255), (255, 0, 0), (0, 0, 0)]
     assert np.abs(image.pixels[8, 8::16].astype(int) - expected).max() <= 3
     assert image.notes == ("CMYK inks turned to RGB by the plain rule, without a colour profile",)
+
+
+def _cmyk(inks):
+    return Image.merge("CMYK", [Image.fromarray(np.ascontiguousarray(inks[..., i])) for i in range(4)])
 
 
 def test_lab_tiff():

@@ -48,7 +48,7 @@ def to_srgb(picture: Image.Image, profile: bytes | None) -> tuple[Image.Image, t
         transform = _transform(source, picture.mode, wanted)
         if _changes_nothing(transform, picture.mode):
             return picture, ()
-        converted = transform.apply(picture)
+        converted = _of_grey(transform, picture) if picture.mode == "L" else transform.apply(picture)
     except (OSError, ValueError, ImageCms.PyCMSError):
         return picture, (f"the colour profile ({name}) can't be used and was ignored",)
     return converted, (f"colours converted from {name} to sRGB",)
@@ -62,7 +62,15 @@ def lab_to_srgb(picture: Image.Image) -> Image.Image:
 def _transform(source: object, mode: str, wanted: str) -> ImageCms.ImageCmsTransform:
     """Build the conversion from a profile to sRGB."""
     target = ImageCms.createProfile("sRGB")
-    return ImageCms.buildTransform(source, target, mode, wanted, renderingIntent=_INTENT, flags=_FLAGS)
+    # The table that would speed up grey has too few steps for the dark end of a linear scale.
+    flags = _FLAGS | ImageCms.Flags.NOOPTIMIZE if mode == "L" else _FLAGS
+    return ImageCms.buildTransform(source, target, mode, wanted, renderingIntent=_INTENT, flags=flags)
+
+
+def _of_grey(transform: ImageCms.ImageCmsTransform, picture: Image.Image) -> Image.Image:
+    """Convert the 256 greys once and look them up, since exact conversion of every pixel is slow."""
+    levels = transform.apply(Image.fromarray(np.arange(256, dtype=np.uint8)[None]))
+    return Image.merge("RGB", [picture.point(list(level.tobytes())) for level in levels.split()])
 
 
 def _changes_nothing(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:

@@ -217,11 +217,15 @@ def _load(picture: Image.Image) -> None:
 
 def _frames(picture: Image.Image, kind: signatures.Format) -> tuple[str, ...]:
     """Say which picture is taken where a file holds several."""
+    notes: tuple[str, ...] = ()
     count = getattr(picture, "n_frames", 1)
-    if count == 1:
-        return ()
-    which = "the main one" if kind is signatures.HEIC else "the first"
-    return (f"{which} of {count} {kind.plural}",)
+    if count > 1:
+        which = "the main one" if kind is signatures.HEIC else "the first"
+        notes = (f"{which} of {count} {kind.plural}",)
+    # Tag 254, bit 0: many camera raw files put a thumbnail first.
+    if kind is signatures.TIFF and picture.tag_v2.get(254, 0) & 1:
+        notes += ("a small preview of a larger picture that can't be opened",)
+    return notes
 
 
 def _depth(picture: Image.Image, data: bytes, kind: signatures.Format) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _windows() -> list[object]:
-    """Return the windows and loose widgets that Qt still holds; tool tips are Qt's own."""
+    """Return the windows and loose widgets that Qt still holds; tool tips are Qt's, loose menus pyqtgraph's own."""
     if "PySide6.QtWidgets" not in sys.modules:
         return []
     from PySide6.QtCore import QCoreApplication, QEvent
@@ -51,5 +51,5 @@ def _windows() -> list[object]:
     return [
         widget
         for widget in QApplication.topLevelWidgets()
-        if widget.parent() is None and not widget.inherits("QTipLabel")
+        if widget.parent() is None and not widget.inherits("QTipLabel") and not widget.inherits("QMenu")
     ]

@@ -57,6 +57,11 @@ class ModelBar(QWidget):
         return self._badge.text()
 
     @property
+    def badge_reasons(self) -> str:
+        """What is said of it layer by layer."""
+        return self._badge.toolTip()
+
+    @property
     def notes(self) -> str:
         """What is said of assumptions and fallbacks."""
         return self._notes.toolTip()

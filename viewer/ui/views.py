@@ -28,8 +28,8 @@ class Views(QWidget):
         self.heads = HeadsPanel(selection)
         self.scatter = ScatterPanel(selection, display)
         self.readout = ReadoutLine()
-        above = _splitter("picture and heads", Qt.Orientation.Horizontal, [self.image, self.heads], [1, 1])
-        below = _splitter("views and scatter", Qt.Orientation.Vertical, [above, self.scatter], [3, 1])
+        above = _splitter("picture and heads", Qt.Orientation.Horizontal, [self.image, self.heads], [5, 4])
+        below = _splitter("views and scatter", Qt.Orientation.Vertical, [above, self.scatter], [5, 2])
         self.splitters = (above, below)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -59,4 +59,6 @@ def _splitter(name: str, orientation: Qt.Orientation, parts: list[QWidget], stre
     for part, factor in zip(parts, stretch, strict=True):
         splitter.addWidget(part)
         splitter.setStretchFactor(splitter.count() - 1, factor)
+    # Without sizes a splitter gives each part what it would like, and the scatter would be a strip.
+    splitter.setSizes([1000 * factor for factor in stretch])
     return splitter

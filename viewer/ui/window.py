@@ -143,6 +143,11 @@ class Window(QMainWindow):
         self.model_bar.model_asked.connect(self.choose_model)
         self.model_bar.preprocessing_asked.connect(self.choose_preprocessing)
 
+    @property
+    def views(self) -> Views | None:
+        """The panels; None until they are built."""
+        return self._views
+
     def set_views(self, views: Views) -> None:
         """Take the panels, which are built after the window is on the screen."""
         self._views = views

@@ -1,0 +1,169 @@
+"""The program as it is started: by subprocess, with and without a display, closed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PICTURE = ROOT / "resources" / "images" / "cat.jpg"
+
+CLOSE_IN_MID_RUN = """
+import sys
+from PySide6.QtCore import QTimer
+from viewer.app import Session, launch
+
+moment = int(sys.argv[1])
+old = Session._begin
+
+def begin(self):
+    old(self)
+    QTimer.singleShot(moment, self.window.close)
+
+Session._begin = begin
+sys.exit(launch([sys.argv[2]] * 3, model="test_vit", weights=sys.argv[3]))
+"""
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory) -> Path:
+    """A checkpoint of timm's test architecture."""
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "test_vit.safetensors"
+    save_file(timm.create_model("test_vit", pretrained=False).state_dict(), path)
+    return path
+
+
+def python(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "2", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("moment", [0, 30, 300, 1500, 3000, 4500, 6000])
+def test_closing_at_any_moment_ends_well(weights, moment):
+    found = python("-c", CLOSE_IN_MID_RUN, moment, PICTURE, weights)
+    assert (found.returncode, found.stderr, found.stdout) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"DISPLAY": "", "WAYLAND_DISPLAY": ""},
+        {"DISPLAY": ":4711", "WAYLAND_DISPLAY": ""},
+        {"DISPLAY": "", "WAYLAND_DISPLAY": "wayland-4711"},
+        {"DISPLAY": ":4711", "QT_QPA_PLATFORM": "xcb"},
+    ],
+    ids=["none", "X11 does not answer", "Wayland does not answer", "X11 asked for"],
+)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is always a display")
+def test_without_a_display_one_sentence_and_exit_code_2(environment):
+    found = python("main.py", "--sample", **{"QT_QPA_PLATFORM": "", **environment})
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert len(found.stderr.splitlines()) == 1
+    for command in ("measure", "render", "models"):
+        assert f"patchreach {command}" in found.stderr
+
+
+def test_a_screenshot_is_written_when_all_panels_are_filled(weights, tmp_path):
+    from PIL import Image
+
+    target = tmp_path / "window.png"
+    arguments = [
+        "--model",
+        "test_vit",
+        "--weights",
+        weights,
+        "--screenshot",
+        target,
+        "--fresh",
+        "--theme",
+        "dark",
+    ]
+    found = python("main.py", PICTURE, *arguments)
+    assert (found.returncode, found.stderr) == (0, "")
+    with Image.open(target) as image:
+        assert image.width >= 640
+        # Filled panels hold very many colours, an empty window hardly any.
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 2000
+
+
+def test_a_picture_that_cannot_be_shown_makes_the_screenshot_fail(weights, tmp_path):
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"nothing")
+    arguments = ["--model", "test_vit", "--weights", weights, "--screenshot", tmp_path / "window.png"]
+    found = python("main.py", broken, *arguments)
+    assert found.returncode == 1
+    assert "broken.png" in found.stderr
+
+
+def test_choices_are_remembered_unless_fresh(weights, own_settings, tmp_path):
+    file = own_settings / "patchreach" / "settings.json"
+    start = [
+        "main.py",
+        PICTURE,
+        "--model",
+        "test_vit",
+        "--weights",
+        weights,
+        "--screenshot",
+        tmp_path / "w.png",
+    ]
+    assert python(*start, "--theme", "dark", "--fresh").returncode == 0
+    assert not file.exists()
+    assert python(*start, "--theme", "talk").returncode == 0
+    remembered = json.loads(file.read_text())
+    assert remembered["display"]["theme"] == "talk"
+    assert remembered["recent_images"] == [str(PICTURE)]
+    assert remembered["recent_models"][0]["model"] == "test_vit"
+    assert set(remembered["splitters"]) == {"film strip", "picture and heads", "views and scatter"}
+    before = file.read_bytes()
+    assert python(*start, "--theme", "light", "--fresh").returncode == 0
+    assert file.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a terminal's interrupt")
+def test_ctrl_c_in_the_terminal_closes_the_window(tmp_path):
+    import signal
+
+    process = subprocess.Popen(
+        [sys.executable, "main.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_neither_torch_nor_matplotlib_is_loaded_before_the_window_shows():
+    code = """
+import sys
+from viewer.app import Session
+import viewer.app
+
+def begin(self):
+    heavy = {"torch", "timm", "onnx", "onnxruntime", "matplotlib", "pyarrow"} & set(sys.modules)
+    print(sorted(heavy))
+    self.window.close()
+
+Session._begin = begin
+sys.exit(viewer.app.launch([]))
+"""
+    found = python("-c", code)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "[]\n", "")

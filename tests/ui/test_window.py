@@ -1,0 +1,399 @@
+"""The window under real keys, mouse and dialogs: state follows it, and it follows state."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QSlider,
+    QSpinBox,
+)
+
+from viewer.state.colormaps import COLORMAPS
+from viewer.state.palette import palette
+from viewer.state.selection import HeadRef
+from viewer.ui.choices import DISPLAY_CHOICES
+from viewer.ui.export_dialog import ExportDialog
+from viewer.ui.help_dialog import HelpDialog
+from viewer.ui.jobs import Request
+from viewer.ui.model_picker import ModelPicker
+from viewer.ui.preprocessing_dialog import PreprocessingDialog
+
+from .conftest import GRID, HEADS, LAYERS, settle
+
+pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
+CONTROL = Qt.KeyboardModifier.ControlModifier
+SHIFT = Qt.KeyboardModifier.ShiftModifier
+
+
+def press(session, key, modifier=Qt.KeyboardModifier.NoModifier, times=1):
+    for _ in range(times):
+        QTest.keyClick(QApplication.focusWidget() or session.window, key, modifier)
+
+
+def test_panels_are_filled_once_the_first_picture_is_done(opened):
+    value = opened.scene.value
+    assert opened.window.stack.currentWidget() is opened.window.views
+    assert value.selection.query == (5, 5)
+    assert value.selection.head == HeadRef(LAYERS // 2, None)
+    assert value.overlay.values.shape == GRID
+    assert value.heads.maps.shape == (LAYERS, HEADS, *GRID)
+    assert len(value.scatter.distance) == LAYERS * HEADS
+    assert value.readout
+
+
+def test_arrows_move_the_query_and_stop_at_the_border(opened):
+    press(opened, Qt.Key.Key_Up, times=2)
+    press(opened, Qt.Key.Key_Right)
+    assert opened.selection.value.query == (3, 6)
+    press(opened, Qt.Key.Key_Left, times=9)
+    press(opened, Qt.Key.Key_Down, times=9)
+    assert opened.selection.value.query == (9, 0)
+    assert opened.scene.value.overlay.query == (9, 0)
+
+
+def test_pinned_queries_move_and_are_let_go(opened):
+    press(opened, Qt.Key.Key_Space)
+    assert opened.selection.value.pins == ((5, 5),)
+    press(opened, Qt.Key.Key_Right)
+    assert opened.selection.value.pins == ((5, 6),)
+    press(opened, Qt.Key.Key_Escape)
+    assert opened.selection.value.pins == ()
+    assert opened.selection.value.query == (5, 6)
+
+
+def test_brackets_step_through_layers_and_comma_and_point_through_heads(opened):
+    middle = LAYERS // 2
+    press(opened, Qt.Key.Key_BracketRight)
+    assert opened.selection.value.shown == HeadRef(middle + 1, None)
+    press(opened, Qt.Key.Key_BracketLeft, times=20)
+    assert opened.selection.value.shown == HeadRef(0, None)
+    press(opened, Qt.Key.Key_Period)
+    assert opened.selection.value.shown == HeadRef(0, 0)
+    press(opened, Qt.Key.Key_Period)
+    assert opened.selection.value.shown == HeadRef(0, 1)
+    press(opened, Qt.Key.Key_Comma, times=2)
+    assert opened.selection.value.shown == HeadRef(0, None)
+
+
+def test_arrows_belong_to_a_control_that_has_the_focus(opened):
+    opacity = opened.window.toolbar.overlay.opacity
+    opacity.setFocus()
+    before = opacity.value()
+    press(opened, Qt.Key.Key_Right)
+    assert opacity.value() == before + 1
+    assert opened.display.value.opacity == pytest.approx((before + 1) / 100)
+    assert opened.selection.value.query == (5, 5)
+
+
+def test_the_class_token_can_be_the_query(opened):
+    [menu] = [menu for menu in opened.window.findChildren(QMenu) if "tokens" in menu.title()]
+    [action] = menu.actions()
+    assert action.text() == "The class token"
+    action.trigger()
+    assert opened.selection.value.query == "cls"
+    assert opened.scene.value.overlay.query == "cls"
+    press(opened, Qt.Key.Key_Down)
+    assert opened.selection.value.query == (5, 5)
+
+
+def test_the_toolbar_chooses_layer_head_and_fusion_and_follows_keys(opened):
+    heads = opened.window.toolbar.heads
+    choose(heads.layer, "4")
+    choose(heads.head, "1")
+    assert opened.selection.value.shown == HeadRef(4, 1)
+    choose(heads.head, f"max of {HEADS} heads")
+    assert opened.selection.value.shown == HeadRef(4, None)
+    assert opened.selection.value.fusion == "max"
+    press(opened, Qt.Key.Key_BracketRight)
+    assert heads.layer.currentText() == "5"
+
+
+def choose(box: QComboBox, words: str) -> None:
+    """Choose as a person does: focus and keys."""
+    place = box.findText(words)
+    assert place >= 0, [box.itemText(i) for i in range(box.count())]
+    box.setFocus()
+    QTest.keyClick(box, Qt.Key.Key_Home)
+    for _ in range(place):
+        QTest.keyClick(box, Qt.Key.Key_Down)
+    assert box.currentText() == words
+
+
+@pytest.mark.parametrize("choice", DISPLAY_CHOICES, ids=lambda choice: choice.field)
+def test_every_choice_of_the_menu_reaches_state_and_is_marked(opened, choice):
+    [menu] = [menu for menu in opened.window.findChildren(QMenu) if menu.title() == choice.label]
+    for action in menu.actions():
+        action.trigger()
+        assert getattr(opened.display.value, choice.field) == action.data()
+        menu.aboutToShow.emit()
+        assert [other.data() for other in menu.actions() if other.isChecked()] == [action.data()]
+
+
+def test_every_colour_map_there_is_can_be_chosen():
+    [choice] = [choice for choice in DISPLAY_CHOICES if choice.field == "colormap"]
+    assert tuple(value for value, _ in choice.options) == COLORMAPS
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "talk"])
+def test_a_theme_is_applied_at_once_to_everything(opened, theme):
+    opened.display.set(replace(opened.display.value, theme=theme))
+    QApplication.processEvents()
+    colours = palette(theme)
+    assert QApplication.palette().window().color().name() == colours.ground
+    assert opened.window.font().pointSizeF() == colours.points
+    corner = opened.window.grab().toImage().pixelColor(2, opened.window.height() - 3)
+    assert corner.name() == colours.ground
+
+
+def test_the_badge_says_verified_and_why(opened):
+    bar = opened.window.model_bar
+    assert opened.documents.current.record.verified
+    assert bar.badge == "✓ verified"
+    assert f"All {LAYERS} layers verified" in bar.badge_reasons
+
+
+def test_the_badge_names_the_layers_that_are_not_verified(opened):
+    record = opened.documents.current.record
+    layer = record.layers[2]
+    verdict = replace(layer.verdict, verified=False, reason="its bias is not known")
+    layers = (*record.layers[:2], replace(layer, verdict=verdict), *record.layers[3:])
+    opened.documents.update(opened.documents.current.key, record=replace(record, layers=layers))
+    assert opened.window.model_bar.badge == "not verified"
+    assert (
+        f"Layer 2 ({layer.name}) is not verified: its bias is not known."
+        in opened.window.model_bar.badge_reasons
+    )
+
+
+def test_progress_and_cancel_appear_only_after_a_moment(opened, qtbot):
+    gate, entered = threading.Event(), threading.Event()
+    activity, failures = opened.window.activity, []
+
+    def work(job):
+        entered.set()
+        while not gate.wait(0.01):
+            job.step("counting sheep", 0.25)
+
+    opened.jobs.submit(Request("long work", work, failed=failures.append))
+    qtbot.waitUntil(entered.is_set)
+    assert not activity.cancel.isVisible()
+    qtbot.waitUntil(activity.cancel.isVisible, timeout=3000)
+    assert activity.doing == "counting sheep"
+    qtbot.mouseClick(activity.cancel, Qt.MouseButton.LeftButton)
+    settle(qtbot, opened)
+    assert [str(error) for error in failures] == ["cancelled"]
+    assert not activity.cancel.isVisible()
+    assert activity.doing == ""
+
+
+def test_a_bug_is_told_quietly_with_details_to_copy(opened, qtbot, capsys):
+    opened.jobs.submit(Request("Counting", lambda job: 1 // 0))
+    settle(qtbot, opened)
+    [sentence] = opened.window.messages.texts
+    assert sentence == "Counting failed because of an error in Patchreach; nothing that is open was lost."
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    [copy] = [b for b in buttons(opened.window.messages) if b.text() == "Copy details"]
+    qtbot.mouseClick(copy, Qt.MouseButton.LeftButton)
+    assert "ZeroDivisionError" in QGuiApplication.clipboard().text()
+    assert QApplication.activeModalWidget() is None
+    [dismiss] = [b for b in buttons(opened.window.messages) if b.text() == "✕"]
+    qtbot.mouseClick(dismiss, Qt.MouseButton.LeftButton)
+    assert opened.window.messages.texts == ()
+    assert not opened.window.messages.isVisible()
+
+
+def buttons(widget):
+    from PySide6.QtWidgets import QToolButton
+
+    return widget.findChildren(QToolButton)
+
+
+def test_closing_pictures_goes_back_to_the_welcome_page(opened, qtbot):
+    assert opened.window.film_strip.count() == 1
+    press(opened, Qt.Key.Key_W, CONTROL)
+    assert opened.documents.all == ()
+    assert opened.window.film_strip.count() == 0
+    assert opened.window.stack.currentWidget() is opened.window.welcome
+    words = " ".join(label.text() for label in opened.window.welcome.findChildren(QLabel))
+    assert "Drop a picture here" in words
+    assert "test_vit is open" in words
+
+
+def test_a_click_in_the_film_strip_shows_the_picture(opened, qtbot, pictures):
+    opened.workflow.open_paths(pictures(2, "more"))
+    settle(qtbot, opened)
+    strip = opened.window.film_strip
+    assert strip.currentRow() == 1
+    where = strip.visualItemRect(strip.item(2)).center()
+    qtbot.mouseClick(strip.viewport(), Qt.MouseButton.LeftButton, pos=where)
+    assert opened.documents.current is opened.documents.all[2]
+    opened.documents.show(opened.documents.all[0].key)
+    assert strip.currentRow() == 0
+    assert opened.selection.value.query is not None
+
+
+def test_ctrl_c_puts_the_figure_on_the_clipboard(opened, qtbot):
+    QGuiApplication.clipboard().clear()
+    press(opened, Qt.Key.Key_C, CONTROL)
+    settle(qtbot, opened)
+    data = QGuiApplication.clipboard().mimeData()
+    assert data.data("image/png").data()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert QGuiApplication.clipboard().image().width() > 400
+    assert opened.window.messages.texts == ("The figure is on the clipboard.",)
+
+
+@pytest.mark.parametrize(
+    ("view", "suffix", "start"),
+    [
+        ("all", ".png", b"\x89PNG"),
+        ("heads", ".svg", b"<?xml"),
+        ("scatter", ".pdf", b"%PDF"),
+        ("table", ".csv", b"image,"),
+    ],
+)
+def test_ctrl_e_exports_a_file(opened, qtbot, tmp_path, view, suffix, start):
+    press(opened, Qt.Key.Key_E, CONTROL)
+    dialog = opened.window.findChild(ExportDialog)
+    assert dialog.isVisible()
+    dialog.view.setCurrentIndex(dialog.view.findData(view))
+    dialog.format.setCurrentIndex(dialog.format.findData(suffix))
+    assert dialog.path.text().endswith(suffix)
+    dialog.path.setText(str(tmp_path / "talk"))
+    qtbot.mouseClick(dialog.save_button, Qt.MouseButton.LeftButton)
+    settle(qtbot, opened)
+    written = (tmp_path / "talk").with_suffix(suffix)
+    assert written.read_bytes()[: len(start)] == start
+    assert opened.window.messages.texts == (f"Saved {written}.",)
+    assert opened.window.remembered.export.suffix == suffix
+
+
+def test_an_export_that_cannot_be_written_gives_a_sentence(opened, qtbot, tmp_path):
+    press(opened, Qt.Key.Key_E, CONTROL)
+    dialog = opened.window.findChild(ExportDialog)
+    dialog.path.setText(str(tmp_path / "no such folder" / "figure.png"))
+    qtbot.mouseClick(dialog.save_button, Qt.MouseButton.LeftButton)
+    settle(qtbot, opened)
+    [sentence] = opened.window.messages.texts
+    assert "figure.png" in sentence and "no folder" in sentence
+
+
+def test_an_exported_figure_dropped_again_shows_the_same(opened, qtbot, tmp_path, sessions):
+    opened.selection.set(replace(opened.selection.value, pins=((2, 7),), head=HeadRef(1, 1), direction="to"))
+    opened.display.set(replace(opened.display.value, unit="patches", grid=True))
+    before = opened.selection.value
+    from viewer.state.requests import FigureRequest
+
+    opened.export(FigureRequest(path=tmp_path / "figure.png"))
+    settle(qtbot, opened)
+    again = sessions(files=(str(tmp_path / "figure.png"),))
+    settle(qtbot, again)
+    assert again.documents.current.image.path == opened.documents.current.image.path
+    assert again.selection.value.pins == before.pins
+    assert again.selection.value.head == before.head
+    assert again.selection.value.direction == "to"
+    assert again.display.value.unit == "patches" and again.display.value.grid
+    assert again.scene.value.overlay.title == opened.scene.value.overlay.title
+
+
+def test_the_model_picker_searches_by_words_and_walks_with_arrows(opened, qtbot):
+    press(opened, Qt.Key.Key_M, CONTROL)
+    picker = opened.window.findChild(ModelPicker)
+    qtbot.waitUntil(lambda: picker.names.model().rowCount() > 100, timeout=20_000)
+    QTest.keyClicks(picker.name, "dino small 14")
+    shown = [picker.names.model().index(row, 0).data() for row in range(picker.names.model().rowCount())]
+    assert 0 < len(shown) < 20
+    assert all("dino" in name and "small" in name and "14" in name for name in shown)
+    QTest.keyClick(picker.name, Qt.Key.Key_Down)
+    assert picker.name.text() in shown
+    picker.size.setText("12x")
+    assert not picker.open_button.isEnabled()
+    assert "height first" in picker.problem.text()
+    picker.size.setText("")
+    asked = []
+    opened.window.model_asked.disconnect()
+    picker.chosen.connect(asked.append)
+    picker.accept()
+    assert [(request.model, request.weights, request.image_size) for request in asked] == [
+        (shown[0], None, None)
+    ]
+
+
+def test_preprocessing_is_changed_and_everything_runs_again(opened, qtbot):
+    before = opened.documents.current.record
+    opened.window.choose_preprocessing()
+    dialog = opened.window.findChild(PreprocessingDialog)
+    assert dialog.value == replace(opened.documents.model.preprocessing, assumed="")
+    [imagenet] = [b for b in dialog.findChildren(QPushButton) if b.text() == "ImageNet"]
+    qtbot.mouseClick(imagenet, Qt.MouseButton.LeftButton)
+    dialog.accept()
+    settle(qtbot, opened)
+    assert opened.documents.model.preprocessing.mean == (0.485, 0.456, 0.406)
+    assert opened.documents.model.preprocessing.std == (0.229, 0.224, 0.225)
+    assert opened.documents.current.record is not before
+    assert opened.documents.current.status == "done"
+
+
+def test_a_size_the_model_cannot_take_leaves_everything_as_it_was(opened, qtbot):
+    before = opened.documents.current.record
+    opened.window.preprocessing_asked.emit(replace(opened.documents.model.preprocessing, size=(7, 9)))
+    settle(qtbot, opened)
+    assert opened.documents.current.record is before
+    assert len(opened.window.messages.texts) == 1
+
+
+def test_help_lists_every_key_of_the_menus(opened):
+    press(opened, Qt.Key.Key_F1)
+    dialog = opened.window.findChild(HelpDialog)
+    words = " ".join(label.text() for label in dialog.findChildren(QLabel)).replace(
+        "Arrow keys", "Up Down Left Right"
+    )
+    actions = [action for menu in opened.window.findChildren(QMenu) for action in menu.actions()]
+    keys = {key.toString() for action in actions for key in action.shortcuts()} - {"F1", "Ctrl+Shift+O"}
+    assert keys
+    assert [key for key in sorted(keys) if key not in words] == []
+    dialog.close()
+
+
+def test_no_two_actions_share_a_key(opened):
+    actions = [action for menu in opened.window.findChildren(QMenu) for action in menu.actions()]
+    keys = [
+        key.toString(QKeySequence.SequenceFormat.PortableText)
+        for action in actions
+        for key in action.shortcuts()
+    ]
+    assert len(keys) == len(set(keys))
+
+
+def test_every_control_has_a_name_for_screen_readers(opened):
+    bar = opened.window.toolbar
+    controls = [
+        child for child in bar.children() if isinstance(child, QComboBox | QSlider | QSpinBox | QCheckBox)
+    ]
+    assert len(controls) == 8
+    for control in controls:
+        assert control.accessibleName(), control
+        assert control.toolTip(), control
+
+
+def test_nothing_is_clipped_in_a_narrow_window(opened, qtbot):
+    for theme in ("light", "talk"):
+        opened.display.set(replace(opened.display.value, theme=theme))
+        opened.window.resize(900, 600)
+        qtbot.wait(50)
+        assert opened.window.width() == 900, opened.window.minimumSizeHint()
+        assert opened.window.height() == 600, opened.window.minimumSizeHint()
+        for panel in (opened.window.views.image, opened.window.views.heads, opened.window.views.scatter):
+            corner = panel.mapTo(opened.window, QPoint(panel.width(), panel.height()))
+            assert corner.x() <= 900 and corner.y() <= 600

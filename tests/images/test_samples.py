@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from viewer import open_image
-from viewer.images.samples import SAMPLES, sample_image
+from viewer.images.samples import SAMPLES
 from viewer.shipped import resource
 
 
@@ -28,12 +28,6 @@ def test_each_opens_is_small_and_is_credited(sample):
 def test_every_shipped_picture_is_listed():
     shipped = {path.name for path in resource("images").iterdir() if path.suffix != ".md"}
     assert shipped == {sample.path.name for sample in SAMPLES}
-
-
-def test_by_name():
-    assert sample_image("cat").name == "cat.jpg"
-    with pytest.raises(LookupError, match="No sample picture is called 'dog'; there are cat, astronaut"):
-        sample_image("dog")
 
 
 def test_the_icon_is_there_in_both_forms():

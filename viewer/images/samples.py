@@ -42,19 +42,3 @@ SAMPLES = (
     Sample("rocket", "launch of a Falcon 9 rocket", "SpaceX, public domain"),
 )
 """The first is what `--sample` shows."""
-
-
-def sample_image(name: str) -> Path:
-    """Return the path of a shipped picture.
-
-    Raises
-    ------
-    LookupError
-        If there is none of that name; the message lists those there are.
-    """
-    for sample in SAMPLES:
-        if sample.name == name:
-            return sample.path
-    raise LookupError(
-        f"No sample picture is called {name!r}; there are {', '.join(s.name for s in SAMPLES)}."
-    )

@@ -12,8 +12,9 @@ import onnx
 
 from viewer.attention.layout import TokenLayout
 from viewer.backends.onnx_graph import Graph
+from viewer.backends.onnx_moves import follow
 from viewer.backends.onnx_patterns import Found, Operand
-from viewer.backends.onnx_places import Places, UnknownPlace, follow, picture, unplaced
+from viewer.backends.onnx_places import Places, UnknownPlace, picture, unplaced
 
 # Which inputs of an operator say how it moves elements, rather than being moved.
 _REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare")

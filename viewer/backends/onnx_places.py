@@ -1,4 +1,4 @@
-"""Where tokens sit, found by moving pixel coordinates through an ONNX graph beside the data.
+"""Places of tensor elements on the picture, as one complex number each.
 
 A tensor's *places* are a complex array of the tensor's own shape: ``y + ix`` in input pixels for an element
 that comes from one spot of the picture, ``nan + i * label`` for one that comes from a parameter, the label
@@ -8,40 +8,15 @@ place, so axes are mostly broadcast ones (stride 0) and arrays stay as small as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import onnx
-
-from viewer.backends.onnx_graph import attribute
 
 Places = npt.NDArray[np.complex128]
 
 # Two coordinates nearer than this many pixels are the same one.
 _SAME = 0.01
-
-
-class Setting(NamedTuple):
-    """What a rule knows besides its operands.
-
-    Attributes
-    ----------
-    node
-        The operator.
-    places
-        Of each input; None for one that is absent.
-    shapes
-        Of each output, as they were in a real run.
-    control
-        Values of small integer inputs (indices, axes), by input position; None where there is no such input.
-    """
-
-    node: onnx.NodeProto
-    places: Sequence[Places | None]
-    shapes: Sequence[tuple[int, ...]]
-    control: Callable[[int], npt.NDArray[np.int64] | None]
 
 
 class UnknownPlace(Exception):
@@ -62,10 +37,10 @@ def picture(shape: Sequence[int], layout: str) -> Places:
 
 def has_place(places: Places) -> bool:
     """Whether any element comes from the picture."""
-    return not bool(np.isnan(_thin(places).real).all())
+    return not bool(np.isnan(thin(places).real).all())
 
 
-def _thin(places: Places) -> Places:
+def thin(places: Places) -> Places:
     """Cut broadcast axes to one element."""
     cut = tuple(
         slice(0, 1) if stride == 0 and size else slice(None)
@@ -74,20 +49,18 @@ def _thin(places: Places) -> Places:
     return places[cut]
 
 
-def _shrink(places: Places, axis: int) -> Places:
+def shrink(places: Places, axis: int) -> Places:
     """Make an axis along which nothing changes a broadcast one."""
     if places.shape[axis] < 2 or places.strides[axis] == 0:
         return places
-    thin = _thin(places)
-    first = thin.take([0], axis=axis)
-    if np.array_equal(
-        thin.view(np.float64), np.broadcast_to(first, thin.shape).copy().view(np.float64), True
-    ):
-        return np.broadcast_to(first, places.shape)
-    return places
+    spots = thin(places)
+    first = spots.take([0], axis=axis)
+    alike = (spots.real == first.real) | np.isnan(spots.real) & np.isnan(first.real)
+    alike &= (spots.imag == first.imag) | np.isnan(spots.imag) & np.isnan(first.imag)
+    return np.broadcast_to(first, places.shape) if alike.all() else places
 
 
-def _merge(one: Places, other: Places) -> Places:
+def merge(one: Places, other: Places) -> Places:
     """Combine two operands element by element: a place wins over none, the lower label over the higher."""
     one_in, other_in = ~np.isnan(one.real), ~np.isnan(other.real)
     if (np.abs(one - other) > _SAME).any():
@@ -98,310 +71,33 @@ def _merge(one: Places, other: Places) -> Places:
     return np.where(one_in, one, np.where(other_in, other, nowhere))
 
 
-def _elementwise(at: Setting) -> Places:
-    chosen = [places for places in at.places if places is not None]
-    if at.node.op_type == "Where":
-        chosen = chosen[1:]
-    merged = _thin(chosen[0])
-    for places in chosen[1:]:
-        merged = _merge(merged, _thin(places))
-    return np.broadcast_to(merged, at.shapes[0])
-
-
-def _keep(at: Setting) -> Places:
-    return at.places[0]
-
-
-def _reshape(at: Setting) -> Places:
-    return at.places[0].reshape(at.shapes[0])
-
-
-def _transpose(at: Setting) -> Places:
-    return at.places[0].transpose(attribute(at.node, "perm"))
-
-
-def _expand(at: Setting) -> Places:
-    return np.broadcast_to(at.places[0], at.shapes[0])
-
-
-def _concat(at: Setting) -> Places:
-    present = [places for places in at.places if places is not None and places.size]
-    axis = int(attribute(at.node, "axis")) % len(at.shapes[0])
-    broadcast = [
-        n for n in range(len(at.shapes[0])) if n != axis and all(places.strides[n] == 0 for places in present)
-    ]
-    cut = tuple(slice(0, 1) if n in broadcast else slice(None) for n in range(len(at.shapes[0])))
-    joined = np.concatenate([places[cut] for places in present], axis=axis)
-    return np.broadcast_to(_shrink(joined, axis), at.shapes[0])
-
-
-def _split(at: Setting) -> tuple[Places, ...]:
-    axis = int(attribute(at.node, "axis", 0))
-    ends = np.cumsum([shape[axis] for shape in at.shapes])[:-1]
-    return tuple(np.split(at.places[0], ends, axis=axis))
-
-
-def _slice(at: Setting) -> Places:
-    places = at.places[0]
-    names = ("starts", "ends", "axes", "steps")
-    given = [
-        at.control(n + 1) if n + 1 < len(at.node.input) else attribute(at.node, names[n]) for n in range(4)
-    ]
-    starts, ends = given[0], given[1]
-    axes = range(len(starts)) if given[2] is None else given[2]
-    steps = [1] * len(starts) if given[3] is None else given[3]
-    cut = [slice(None)] * places.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        size = places.shape[axis]
-        stop = None if step < 0 and end < -size else int(end)
-        cut[int(axis)] = slice(int(start), stop, int(step))
-    return places[tuple(cut)]
-
-
-def _gather(at: Setting) -> Places:
-    indices = at.control(1)
-    axis = int(attribute(at.node, "axis", 0))
-    taken = at.places[0].take(np.asarray(indices, np.int64), axis=axis)
-    return taken.reshape(at.shapes[0])
-
-
-def _pad(at: Setting) -> Places:
-    pads = attribute(at.node, "pads") if len(at.node.input) < 2 else at.control(1)
-    axes = at.control(3) if len(at.node.input) > 3 and at.node.input[3] else range(at.places[0].ndim)
-    widths = [(0, 0)] * at.places[0].ndim
-    for n, axis in enumerate(axes):
-        widths[int(axis)] = (int(pads[n]), int(pads[n + len(axes)]))
-    return np.pad(at.places[0], widths, constant_values=complex(np.nan, np.nan))
-
-
-def _tile(at: Setting) -> Places:
-    return np.tile(at.places[0], [int(count) for count in at.control(1)])
-
-
-def _reduce(at: Setting) -> Places:
-    """Keep the place in a mean over channels; one over tokens is no place at all."""
-    axes = attribute(at.node, "axes") if len(at.node.input) < 2 else at.control(1)
-    places = at.places[0]
-    for axis in range(places.ndim) if axes is None or len(axes) == 0 else axes:
-        places = np.broadcast_to(_one_place(places, int(axis)), places.shape)
-    cut = [slice(None)] * places.ndim
-    for axis in range(places.ndim) if axes is None or len(axes) == 0 else axes:
-        cut[int(axis)] = slice(0, 1)
-    return places[tuple(cut)].reshape(at.shapes[0])
-
-
-def _one_place(places: Places, axis: int) -> Places:
+def one_place(places: Places, axis: int) -> Places:
     """Return the place shared along an axis, keeping the axis; nowhere if it isn't shared."""
-    thin = _thin(places)
-    if thin.shape[axis] == 1:
-        return thin
-    first = thin.take([0], axis=axis)
+    spots = thin(places)
+    if spots.shape[axis] == 1:
+        return spots
+    first = spots.take([0], axis=axis)
     with np.errstate(invalid="ignore"):
-        same = (np.abs(thin - first) <= _SAME).all(axis=axis, keepdims=True)
+        same = (np.abs(spots - first) <= _SAME).all(axis=axis, keepdims=True)
     return np.where(same, first, complex(np.nan, np.nan))
 
 
-def _average(places: Places, axis: int) -> Places:
+def average(places: Places, axis: int) -> Places:
     """Return the mean place along an axis, keeping the axis; elements without a place do not count."""
-    thin = _thin(places)
-    if thin.shape[axis] == 1:
-        return thin
-    inside = ~np.isnan(thin.real)
+    spots = thin(places)
+    if spots.shape[axis] == 1:
+        return spots
+    inside = ~np.isnan(spots.real)
     count = inside.sum(axis=axis, keepdims=True)
-    total = np.where(inside, thin, 0).sum(axis=axis, keepdims=True)
-    first = thin.take([0], axis=axis)
+    total = np.where(inside, spots, 0).sum(axis=axis, keepdims=True)
+    first = spots.take([0], axis=axis)
     return np.where(count > 0, total / np.maximum(count, 1), first)
 
 
-def _matmul(at: Setting) -> Places:
-    """Keep the rows' places in a product with a matrix; weights times values also, whose rows are queries."""
-    first, second = (0, 3) if at.node.op_type == "QLinearMatMul" else (0, 1)
-    left, right = at.places[first], at.places[second]
-    if at.node.op_type == "Gemm":
-        left = left.T if attribute(at.node, "transA", 0) else left
-        right = right.T if attribute(at.node, "transB", 0) else right
-    if has_place(left) or not has_place(right):
-        rows = _average(left, -1) if left.ndim > 1 else _average(left, -1).reshape(1)
-        return np.broadcast_to(rows, at.shapes[0])
-    # Parameters times columns: kept if each column is one place (channels first), else a mixture.
-    columns = _one_place(right, -2) if right.ndim > 1 else _one_place(right, -1)
-    return np.broadcast_to(columns, at.shapes[0])
-
-
-def _einsum(at: Setting) -> Places:
-    equation = str(attribute(at.node, "equation")).replace(" ", "")
-    inputs, _, result = equation.partition("->")
-    subscript = inputs.split(",")[0]
-    places, letters = at.places[0], list(subscript)
-    if (
-        "." in equation
-        or not result
-        or (len(at.places) > 1 and not has_place(places) and has_place(at.places[1]))
-    ):
-        raise UnknownPlace("multiplies tokens in a way that is not understood")
-    for axis, letter in enumerate(letters):
-        if letter not in result:
-            places = _average(places, axis)
-    kept = [axis for axis, letter in enumerate(letters) if letter in result]
-    places = _thin(places)[tuple(slice(None) if axis in kept else 0 for axis in range(places.ndim))]
-    letters = [letters[axis] for axis in kept]
-    places = places.transpose([letters.index(letter) for letter in result if letter in letters])
-    grown = tuple(slice(None) if letter in letters else None for letter in result)
-    return np.broadcast_to(places[grown], at.shapes[0])
-
-
-def _queries_place(at: Setting) -> Places:
-    return np.broadcast_to(_average(at.places[0], -1), at.shapes[0])
-
-
-def _window(at: Setting) -> Places:
-    """Convolutions and poolings average the window; coordinates run on past the border into the padding."""
-    places, shape = at.places[0], at.shapes[0]
-    spatial = places.ndim - 2
-    kernel = attribute(at.node, "kernel_shape") or at.places[1].shape[2:]
-    strides = attribute(at.node, "strides") or [1] * spatial
-    dilations = attribute(at.node, "dilations") or [1] * spatial
-    pads = attribute(at.node, "pads") or _automatic_pads(at, kernel, strides, dilations)
-    moved = _thin(_one_place(places, 1))
-    for n in range(spatial):
-        axis = n + 2
-        centre = np.arange(shape[axis]) * strides[n] - pads[n] + (kernel[n] - 1) * dilations[n] / 2
-        whole = (*moved.shape[:axis], places.shape[axis], *moved.shape[axis + 1 :])
-        moved = _at_fraction(np.broadcast_to(moved, whole), axis, centre)
-    return np.broadcast_to(moved, shape)
-
-
-def _automatic_pads(
-    at: Setting, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[int]:
-    """Return the leading pads that `auto_pad` asks for."""
-    mode = attribute(at.node, "auto_pad", "NOTSET")
-    if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        return [0] * len(kernel)
-    pads = []
-    for n, size in enumerate(at.places[0].shape[2:]):
-        reach = (kernel[n] - 1) * dilations[n] + 1
-        total = max(0, (at.shapes[0][n + 2] - 1) * strides[n] + reach - size)
-        pads.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
-    return pads
-
-
-def _at_fraction(places: Places, axis: int, where: npt.NDArray[np.float64]) -> Places:
+def at_fraction(places: Places, axis: int, where: npt.NDArray[np.float64]) -> Places:
     """Read places at fractional indices of an axis, continued in a straight line past its ends."""
     size = places.shape[axis]
     low = np.clip(np.floor(where).astype(np.int64), 0, max(0, size - 2))
     share = (where - low).reshape([-1 if n == axis else 1 for n in range(places.ndim)])
     below, above = places.take(low, axis=axis), places.take(np.minimum(low + 1, size - 1), axis=axis)
     return below + (above - below) * share
-
-
-def _nowhere(at: Setting) -> Places:
-    return unplaced(at.shapes[0])
-
-
-_MOVES: dict[str, Callable[[Setting], Places | tuple[Places, ...]]] = {
-    "Transpose": _transpose,
-    "Expand": _expand,
-    "Concat": _concat,
-    "Split": _split,
-    "Slice": _slice,
-    "Gather": _gather,
-    "Pad": _pad,
-    "Tile": _tile,
-    "Einsum": _einsum,
-    "Attention": _queries_place,
-}
-_FAMILIES = (
-    (_nowhere, "Shape Size GlobalAveragePool GlobalMaxPool"),
-    (_reshape, "Reshape Squeeze Unsqueeze Flatten"),
-    (_matmul, "MatMul Gemm MatMulInteger QLinearMatMul"),
-    (_window, "Conv ConvInteger AveragePool MaxPool"),
-    (_reduce, "ReduceMean ReduceSum ReduceMax ReduceMin ReduceL2 ReduceSumSquare"),
-    (_elementwise, "Add Sub Mul Div Pow Min Max Sum Where PRelu Mod"),
-    (
-        _keep,
-        "Identity Cast CastLike Dropout Softmax LogSoftmax QuantizeLinear DequantizeLinear",
-    ),
-    (
-        _keep,
-        "LayerNormalization SimplifiedLayerNormalization RMSNormalization GroupNormalization LpNormalization",
-    ),
-    (
-        _keep,
-        "InstanceNormalization BatchNormalization RotaryEmbedding Clip Sqrt Exp Log Neg Abs Reciprocal Erf",
-    ),
-    (
-        _keep,
-        "Relu LeakyRelu Gelu Sigmoid Tanh Elu Selu Celu Mish Swish Softplus Softsign HardSwish HardSigmoid",
-    ),
-    (_keep, "DynamicQuantizeLinear ThresholdedRelu QuickGelu FastGelu BiasGelu"),
-)
-_MOVES |= {op: rule for rule, names in _FAMILIES for op in names.split()}
-
-
-def move(at: Setting) -> tuple[Places, ...]:
-    """Return the places of an operator's outputs.
-
-    Raises
-    ------
-    UnknownPlace
-        If it handles elements of the picture and no rule tells how; the text is a clause about the operator.
-    """
-    rule = _MOVES.get(at.node.op_type)
-    if rule is None:
-        if any(places is not None and has_place(places) for places in at.places):
-            raise UnknownPlace(f"is a {at.node.op_type}, which no rule covers")
-        return tuple(unplaced(shape) for shape in at.shapes)
-    try:
-        moved = rule(at)
-    except (ValueError, TypeError, IndexError) as error:
-        raise UnknownPlace(f"could not be followed ({error})") from error
-    moved = moved if isinstance(moved, tuple) else (moved,)
-    rest = tuple(unplaced(shape) for shape in at.shapes[len(moved) :])
-    return moved + rest
-
-
-def follow(
-    nodes: Sequence[onnx.NodeProto],
-    known: Mapping[str, Places],
-    shapes: Mapping[str, tuple[int, ...]],
-    control: Callable[[str], npt.NDArray[np.int64] | None],
-) -> dict[str, Places]:
-    """Move places through nodes in graph order.
-
-    Parameters
-    ----------
-    nodes
-        What to go through.
-    known
-        Places of the picture and of parameters.
-    shapes
-        Of every tensor, from a real run.
-    control
-        Values of small integer tensors by name.
-
-    Returns
-    -------
-    dict
-        Places of every tensor.
-
-    Raises
-    ------
-    UnknownPlace
-        At the first operator that can't be followed; the text names it.
-    """
-    places = dict(known)
-    for node in nodes:
-        names = [name for name in node.output if name]
-        setting = Setting(
-            node=node,
-            places=[places.get(name) if name else None for name in node.input],
-            shapes=[shapes[name] for name in names],
-            control=lambda n, node=node: control(node.input[n]) if node.input[n] else None,
-        )
-        try:
-            moved = move(setting)
-        except UnknownPlace as error:
-            raise UnknownPlace(f"the operator {node.name or names[0]!r} {error}") from error
-        places.update(zip(names, moved, strict=False))
-    return places

@@ -57,16 +57,16 @@ def open_model(
 
 
 def _open_onnx(name: str, weights: object, size: ImageSize, device: str, job: Job) -> Model:
-    from viewer.backends.onnx_model import open_onnx
-
     if weights is not None:
         raise InputError(
             f"{name} holds its own weights; a checkpoint is joined with the name of an architecture."
         )
     if name == "sample":
-        from viewer.backends.sample import sample_path
+        from viewer.backends.sample import open_sample
 
-        return open_onnx(sample_path(job), name=name, image_size=size, device=device, job=job)
+        return open_sample(size, device, job)
+    from viewer.backends.onnx_model import open_onnx
+
     return open_onnx(Path(name), name=name, image_size=size, device=device, job=job)
 
 

@@ -13,8 +13,10 @@ from viewer.state.display import DisplayValue
 from viewer.state.readout import readout
 from viewer.state.selection import HeadRef, SelectionValue
 
+FIRST = HeadRef(0, 0)
 
-def say(record, query=None, head=HeadRef(0, 0), direction="from", measured=True, **display):
+
+def say(record, query=None, head=FIRST, direction="from", measured=True, **display):
     document = document_of(record, measured)
     found = None if query is None else attended(document, query, direction)
     selection = SelectionValue(hovered=query, head=head, direction=direction)

@@ -12,8 +12,10 @@ from viewer.state.display import DisplayValue
 from viewer.state.scatter import scatter
 from viewer.state.selection import HeadRef, SelectionValue
 
+WHOLE = HeadRef(0, None)
 
-def describe(record, query=(2, 3), direction="from", head=HeadRef(0, None), **display):
+
+def describe(record, query=(2, 3), direction="from", head=WHOLE, **display):
     document = document_of(record)
     found = None if query is None else attended(document, query, direction)
     selection = SelectionValue(hovered=query, direction=direction, head=head)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -10,9 +11,13 @@ from viewer.state.overlay import fused
 from viewer.state.words import PROTOCOLS, asked_words, head_words, prefix_words, query_words
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from viewer.attention.layout import TokenLayout
     from viewer.attention.record import AttentionRecord
+    from viewer.attention.sweep import LayerMeasures
     from viewer.state.attended import Attended
-    from viewer.state.display import DisplayValue
+    from viewer.state.display import DisplayValue, Protocol
     from viewer.state.documents import ImageDocument
     from viewer.state.selection import Query, SelectionValue
 
@@ -42,21 +47,35 @@ def _of_head(
     words = _who(record, selection)
     if document.measures is None:
         return f"{words}: still being measured."
-    measured = document.measures.layers[selection.shown.layer]
     if layer.kind == "pool":
         return f"{words}: one learned query gathers all patches, so there is no distance to measure."
-    pick = (
-        slice(None) if selection.shown.head is None else slice(selection.shown.head, selection.shown.head + 1)
-    )
-    far = {unit: _mean(measured.distance(display.protocol, unit)[pick]) for unit in ("px", "patches")}
-    entropy = float(measured.mean_entropy()[pick].mean())
+    measured = document.measures.layers[selection.shown.layer]
+    means = _means(measured, selection.shown.head, display.protocol)
     verb = "these heads look" if selection.shown.head is None and layer.heads > 1 else "this head looks"
     return (
-        f"{words}: on average {verb} {_far(far['px'], far['patches'], display)} away, "
-        f"{_share(far['px'], _uniform(record, None, display))} ({PROTOCOLS[display.protocol]}); "
-        f"{_prefix(record, float(measured.mean_prefix_mass()[pick].mean()))}"
-        f"its attention is spread as over {_count(np.exp(entropy))} tokens "
-        f"(entropy {entropy:.2f} nats)."
+        f"{words}: on average {verb} {_far(means.px, means.patches, display)} away, "
+        f"{_share(means.px, _uniform(record, None, display))} ({PROTOCOLS[display.protocol]}); "
+        f"{_prefix(record, means.prefix_mass)}its attention is spread as over "
+        f"{_count(np.exp(means.entropy))} tokens (entropy {means.entropy:.2f} nats)."
+    )
+
+
+class _Means(NamedTuple):
+    px: float
+    patches: float
+    prefix_mass: float
+    entropy: float
+
+
+@lru_cache(maxsize=8)
+def _means(measured: LayerMeasures, head: int | None, protocol: Protocol) -> _Means:
+    """Return means over all queries of one head, or of all; kept, since every hover asks again."""
+    pick = slice(None) if head is None else slice(head, head + 1)
+    return _Means(
+        _mean(measured.distance(protocol, "px")[pick]),
+        _mean(measured.distance(protocol, "patches")[pick]),
+        float(measured.mean_prefix_mass()[pick].mean()),
+        float(measured.mean_entropy()[pick].mean()),
     )
 
 
@@ -140,19 +159,24 @@ def _pick(selection: SelectionValue) -> slice:
     return slice(None) if head is None else slice(head, head + 1)
 
 
-def _mean(values: np.ndarray) -> float:
+def _mean(values: npt.NDArray[np.float64]) -> float:
     there = values[np.isfinite(values)]
     return float(there.mean()) if there.size else float("nan")
 
 
 def _uniform(record: AttentionRecord, query: Query | None, display: DisplayValue) -> float:
     """Return the distance of uniform attention in px, of one patch or as the mean over all."""
-    from viewer.attention.distance import uniform_query_distance
-
-    places = uniform_query_distance(record.layout, display.protocol)
+    places = _uniform_places(record.layout, display.protocol)
     if isinstance(query, tuple):
         return float(places[query[0] * record.grid[1] + query[1]])
     return float(places.mean())
+
+
+@lru_cache(maxsize=2)
+def _uniform_places(layout: TokenLayout, protocol: Protocol) -> npt.NDArray[np.float64]:
+    from viewer.attention.distance import uniform_query_distance
+
+    return uniform_query_distance(layout, protocol)
 
 
 def _far(px: float, patches: float, display: DisplayValue) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 _STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
+@lru_cache(maxsize=2)
 def limits(found: Attended, scale: Scale) -> npt.NDArray[np.float32]:
-    """Return the upper end of each head's colour scale, float32 (layers, most heads), all above 0.
+    """Return the upper end of each head's colour scale, float32 (layers, most heads), all above 0, read-only.
 
     ``shared`` is one end for every layer and head, so equal colours are equal weights anywhere: the strongest
     patch of the median head, rounded up to a plain number that can be read off the bar and does not flicker
@@ -31,10 +33,13 @@ def limits(found: Attended, scale: Scale) -> npt.NDArray[np.float32]:
     """
     peaks = found.peaks
     if scale == "per head":
-        return np.where(peaks > 0, peaks, np.float32(1))
-    there = peaks[np.isfinite(peaks)]
-    end = plain_end(float(np.median(there))) if there.size else 1.0
-    return np.full(peaks.shape, end, np.float32)
+        ends = np.where(peaks > 0, peaks, np.float32(1))
+    else:
+        there = peaks[np.isfinite(peaks)]
+        end = plain_end(float(np.median(there))) if there.size else 1.0
+        ends = np.full(peaks.shape, end, np.float32)
+    ends.setflags(write=False)  # the last two are kept: overlay and heads panel both ask
+    return ends
 
 
 def plain_end(value: float) -> float:

@@ -13,7 +13,7 @@ from viewer.state.words import PROTOCOLS, query_words
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from viewer.attention.record import AttentionRecord
+    from viewer.attention.layout import TokenLayout
     from viewer.attention.sweep import RecordMeasures
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue, Protocol, Unit
@@ -98,7 +98,7 @@ def scatter(
     record, measures = document.record, document.measures
     if record is None or measures is None:
         return None
-    dots = _dots(record, measures, display.protocol, display.unit)
+    dots = _dots(measures, record.layout, display.protocol, display.unit)
     of_query, uniform_query, query_label = None, None, ""
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple):
@@ -130,14 +130,16 @@ def scatter(
 
 
 @lru_cache(maxsize=2)
-def _dots(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol, unit: Unit) -> _Dots:
+def _dots(measures: RecordMeasures, layout: TokenLayout, protocol: Protocol, unit: Unit) -> _Dots:
     """Read the measures; kept for the last two, since every hover asks again."""
     from viewer.attention.distance import convolution_distances, uniform_query_distance
 
+    places = layout.grid[0] * layout.grid[1]
+    # A layer whose queries are no patches (attention pooling) has no distance.
     rows = [
         (index, measured)
         for index, measured in enumerate(measures.layers)
-        if record.layers[index].query_layout.grid == record.grid
+        if measured.distance_sum.shape[1] == places and np.isfinite(measured.distance_sum).any()
     ]
 
     def column(per_layer: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
@@ -150,8 +152,8 @@ def _dots(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol,
         distance=column([measured.distance(protocol, unit) for _, measured in rows]),
         per_query=np.concatenate([measured.query_distance(protocol, unit) for _, measured in rows])
         if rows
-        else np.empty((0, record.grid[0] * record.grid[1])),
+        else np.empty((0, places)),
         prefix_mass=column([measured.mean_prefix_mass() for _, measured in rows]),
-        uniform=uniform_query_distance(record.layout, protocol, unit),
-        convolution=convolution_distances(record.layout, len(record.layers), unit),
+        uniform=uniform_query_distance(layout, protocol, unit),
+        convolution=convolution_distances(layout, len(measures.layers), unit),
     )

@@ -156,7 +156,9 @@ def atlas(heads: Heads, layout: AtlasLayout, empty: str) -> QImage:
     for layer, there in enumerate(heads.heads):
         cells[layer, :, there:] = 0
     rows, columns = canvas.shape[0] * canvas.shape[1], canvas.shape[2] * canvas.shape[3]
-    return QImage(canvas.tobytes(), columns, rows, 4 * columns, QImage.Format.Format_ARGB32).copy()
+    # All is either opaque or clear, and so premultiplied already.
+    format_ = QImage.Format.Format_ARGB32_Premultiplied
+    return QImage(canvas.tobytes(), columns, rows, 4 * columns, format_).copy()
 
 
 def _table(colormap: str) -> npt.NDArray[np.uint32]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from viewer.state.palette import palette as palette_of
@@ -76,7 +76,9 @@ class AtlasCanvas(QWidget):
         self._heads: Heads | None = None
         self._image: QImage | None = None
         self._layout: AtlasLayout | None = None
+        self._ground: tuple[HeadRef, QPixmap] | None = None
         self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     def tell(self, heads: Heads | None) -> None:
@@ -110,7 +112,7 @@ class AtlasCanvas(QWidget):
         return self._layout
 
     def _forget_layout(self) -> None:
-        self._layout = self._image = None
+        self._layout = self._image = self._ground = None
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Find the size of the cells anew."""
@@ -159,24 +161,36 @@ class AtlasCanvas(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the maps, their numbers and what is shown of them."""
         painter = QPainter(self)
-        painter.fillRect(event.rect(), QColor(self._palette.ground))
         layout = self.layout_of_cells()
         if layout is None or self._heads is None:
+            painter.fillRect(event.rect(), QColor(self._palette.ground))
             return
         if self._image is None:
             self._image = atlas(self._heads, layout, self._palette.empty)
+        painter.drawPixmap(0, 0, self._numbered(layout, self._heads.shown))
         painter.drawImage(layout.maps, self._image)
-        self._paint_numbers(painter, layout)
         shown = layout.box(self._heads.shown)
         painter.setPen(QPen(QColor(self._palette.accent), 2.0))
         painter.drawRect(shown.adjusted(-1, -1, 1, 1))
 
-    def _paint_numbers(self, painter: QPainter, layout: AtlasLayout) -> None:
+    def _numbered(self, layout: AtlasLayout, shown: HeadRef) -> QPixmap:
+        """Return a ground with the numbers on it, the shown head's marked; kept while the mouse moves."""
+        if self._ground is None or self._ground[0] != shown:
+            ratio = self.devicePixelRatioF()
+            pixmap = QPixmap((QSizeF(self.size()) * ratio).toSize())
+            pixmap.setDevicePixelRatio(ratio)
+            pixmap.fill(QColor(self._palette.ground))
+            painter = QPainter(pixmap)
+            self._paint_numbers(painter, layout, shown)
+            painter.end()
+            self._ground = (shown, pixmap)
+        return self._ground[1]
+
+    def _paint_numbers(self, painter: QPainter, layout: AtlasLayout, shown: HeadRef) -> None:
         painter.setFont(font(self._palette))
         metrics = QFontMetricsF(painter.font())
         line, (height, width) = metrics.height(), layout.pitch
         cell_height, cell_width = (side * layout.factor for side in layout.cell)
-        shown = self._heads.shown
         for layer in range(0, len(layout.heads), _every(height, line)):
             self._ink(painter, layer == shown.layer)
             box = QRectF(0, layout.top + layer * height, layout.left - 0.4 * line, cell_height)
@@ -207,6 +221,7 @@ class _Title(QWidget):
         super().__init__()
         self._palette = palette_of("light")
         self._text = ""
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
 
     def tell(self, text: str) -> None:
         if text != self._text:
@@ -245,6 +260,7 @@ class _Legend(QWidget):
         self._palette = palette_of("light")
         self._heads: Heads | None = None
         self._largest = 0.0
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
 
     def tell(self, heads: Heads | None) -> None:
         self._heads = heads

@@ -49,6 +49,7 @@ class ImagePanel(QWidget):
         self._small: QPixmap | None = None
         self._inset = True
         self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAccessibleName("Picture with attention")
 

@@ -6,13 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QFontMetricsF
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtGui import QAction, QColor, QFontMetricsF, QGuiApplication, QPainter
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from viewer.state.palette import palette as palette_of
 from viewer.ui.marks import font
 
 if TYPE_CHECKING:
-    from PySide6.QtGui import QResizeEvent
+    from PySide6.QtGui import QPaintEvent, QResizeEvent
 
     from viewer.state.palette import Palette
 
@@ -23,47 +24,71 @@ _WORST = (
     "200 px (14.3 patches) away, 100 % of what uniform attention would; 0.1 % goes to the class token and 4 "
     "registers; spread as over 1000 tokens, most on patch (10, 12) with 0.1 %."
 )
+_MARGIN = 4
 
 
-class ReadoutLine(QLabel):
-    """Says what the selected head and query do; as high as its longest sentences need, so nothing jumps."""
+class ReadoutLine(QWidget):
+    """Says what the selected head and query do; as high as its longest sentences need, so nothing jumps.
+
+    A label would lay out the whole window anew for each text, which a hover can't wait for.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWordWrap(True)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.setAlignment(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)
+        self._palette = palette_of("light")
+        self._words = ""
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self.setMargin(4)
         self.setAccessibleName("Numbers of the selected head and query")
+        copy = QAction("Copy these words", self)
+        copy.triggered.connect(self._copy)
+        self.addAction(copy)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+
+    def text(self) -> str:
+        """Return what is said now."""
+        return self._words
 
     def paint(self, words: str) -> None:
         """Show the words of a `SceneValue.readout`."""
-        # A number stays on the line of its unit.
-        words = re.sub(r"(\d) (?=px|patches|%|tokens|nats)", "\\1\u00a0", words)
-        if words != self.text():
-            self.setText(words)
+        if words != self._words:
+            self._words = words
+            self.setAccessibleDescription(words)
+            self.update()
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
-        self.setFont(font(palette))
-        self.setStyleSheet(f"color: {palette.text}; background: {palette.ground};")
+        self._palette = palette
         self._fit()
+        self.update()
 
-    def sizeHint(self) -> QSize:
+    def sizeHint(self) -> QSize:  # noqa: N802
         """Return any width, and the height the longest sentences take at the width there is."""
         return QSize(400, self.height())
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Find the height anew."""
         super().resizeEvent(event)
         self._fit()
 
     def _fit(self) -> None:
-        width = max(self.width() - 2 * self.margin(), 100)
-        metrics = QFontMetricsF(self.font())
-        room = metrics.boundingRect(QRectF(0, 0, width, 10_000), Qt.TextFlag.TextWordWrap, _WORST)
-        height = int(room.height() + metrics.height() * 0.4) + 2 * self.margin()
+        metrics = QFontMetricsF(font(self._palette))
+        room = QRectF(0, 0, max(self.width() - 2 * _MARGIN, 100), 10_000)
+        needed = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, _WORST).height()
+        height = int(needed + 0.4 * metrics.height()) + 2 * _MARGIN
         if height != self.height():
             self.setFixedHeight(height)
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """Write the words."""
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor(self._palette.ground))
+        painter.setFont(font(self._palette))
+        painter.setPen(QColor(self._palette.text))
+        # A number stays on the line of its unit.
+        words = re.sub(r"(\d) (?=px|patches|%|tokens|nats)", "\\1\u00a0", self._words)
+        box = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN, -_MARGIN, -_MARGIN)
+        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, words)
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self._words)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QPainter
 
 from viewer.state.selection import HeadRef
 from viewer.ui.marks import font
@@ -55,7 +55,7 @@ class ScatterPlot(pg.PlotWidget):
         self._uniform_query = pg.InfiniteLine(angle=0, movable=False)
         self._convolution = pg.PlotCurveItem()
         self._heads = pg.ScatterPlotItem(pxMode=True)
-        self._query = pg.ScatterPlotItem(pxMode=True, symbol="d")
+        self._query = QueryMarks()
         self._shown = pg.ScatterPlotItem(pxMode=True)
         self._name = pg.TextItem(anchor=(0, 1))
         for depth, item in enumerate(
@@ -72,6 +72,7 @@ class ScatterPlot(pg.PlotWidget):
             item.setZValue(depth)
             plot.addItem(item, ignoreBounds=True)
         self.setMouseTracking(True)
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.set_theme(palette)
 
     def set_theme(self, palette: Palette) -> None:
@@ -92,6 +93,7 @@ class ScatterPlot(pg.PlotWidget):
         self._uniform.setPen(pg.mkPen(palette.uniform, width=1.5, style=Qt.PenStyle.DashLine))
         self._uniform_query.setPen(pg.mkPen(palette.query, width=1.0, style=Qt.PenStyle.DotLine))
         self._convolution.setPen(pg.mkPen(palette.convolution, width=1.5, style=Qt.PenStyle.DashDotLine))
+        self._query.dress(palette.query, 0.9 * self.dot_size)
         self._name.setFont(type_)
         self._name.setColor(palette.text)
         self._name.fill = pg.mkBrush(palette.ground)
@@ -113,7 +115,8 @@ class ScatterPlot(pg.PlotWidget):
         if before is None or before.distance is not scatter.distance:
             self._draw_heads(scatter)
         self._draw_query(scatter)
-        self._draw_shown(scatter)
+        if before is None or before.distance is not scatter.distance or before.shown != scatter.shown:
+            self._draw_shown(scatter)
         self._fit(scatter)
 
     def _draw_heads(self, scatter: Scatter) -> None:
@@ -140,14 +143,7 @@ class ScatterPlot(pg.PlotWidget):
         self._query.setVisible(there)
         self._uniform_query.setVisible(there)
         if there:
-            colour = self._palette.query
-            self._query.setData(
-                x=self._x,
-                y=scatter.query_distance,
-                size=0.7 * self.dot_size,
-                brush=None,
-                pen=pg.mkPen(colour, width=1.3),
-            )
+            self._query.put(self._x, scatter.query_distance)
             self._uniform_query.setValue(scatter.uniform_query)
 
     def _draw_shown(self, scatter: Scatter) -> None:
@@ -245,6 +241,55 @@ class ScatterPlot(pg.PlotWidget):
         if getattr(self, "_scatter", None) is not None:
             self._draw_heads(self._scatter)
             self._fit(self._scatter)
+
+
+class QueryMarks(pg.GraphicsObject):
+    """Open diamonds, one a head, that move with every hover.
+
+    A general scatter item sorts symbols and pens of each of its points anew for new data, which took longer
+    than painting them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._x = self._y = np.empty(0)
+        self._pen = pg.mkPen("k")
+        self._half = 3.0
+
+    def dress(self, colour: str, size: float) -> None:
+        """Take a colour and a diameter in pixels."""
+        self._pen = pg.mkPen(colour, width=1.3)
+        self._half = size / 2
+        self.update()
+
+    def put(self, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> None:
+        """Take other places; what has no number is not drawn."""
+        there = np.isfinite(y)
+        self._x, self._y = x[there], y[there]
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        """Return what is in sight: any of it may be painted on."""
+        return QRectF(self.viewRect())
+
+    def viewRangeChanged(self) -> None:
+        """Forget the bounds: they follow what is in sight."""
+        self.prepareGeometryChange()
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """Paint the diamonds, of one size on the screen whatever the axes' range."""
+        transform = painter.worldTransform()
+        painter.resetTransform()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(self._pen)
+        ratio = self.getViewWidget().devicePixelRatioF() if transform.isScaling() else 1.0
+        half = self._half * ratio
+        across = self._x * transform.m11() + transform.dx()
+        down = self._y * transform.m22() + transform.dy()
+        for x, y in zip(across.tolist(), down.tolist(), strict=True):
+            painter.drawConvexPolygon(
+                [QPointF(x, y - half), QPointF(x + half, y), QPointF(x, y + half), QPointF(x - half, y)]
+            )
 
 
 def head_text(scatter: Scatter, place: int) -> str:

@@ -55,6 +55,7 @@ AFTER = {
     "Where": (1, 2),  # guards that put 0 for a row without any key
     "QuantizeLinear": (0,),
     "DequantizeLinear": (0,),
+    "DynamicQuantizeLinear": (0,),
 }
 """Operators that may stand between softmax and values, and the operands by which weights come in."""
 

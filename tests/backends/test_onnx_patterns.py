@@ -1,0 +1,307 @@
+"""One tiny graph for each row of the pattern tables, in both operand orders, and graphs without attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+from viewer.backends.onnx_model import open_onnx
+from viewer.backends.onnx_patterns import AFTER, BETWEEN
+from viewer.errors import NoAttentionError
+
+torch = pytest.importorskip("torch")
+
+HEADS, TOKENS, WIDTH = 2, 6, 4
+# A 2 x 3 grid of 4-pixel patches; queries, keys and values are three channel groups of one 1x1 convolution.
+HEAD = f"""
+<ir_version: 10, opset_import: ["" : 23]>
+tiny (float[1, 3, 8, 12] picture) => (float[1, {TOKENS}, {HEADS * WIDTH}] out)
+{{
+  grid = Conv <kernel_shape = [4, 4], strides = [4, 4]> (picture, patch_weight)
+  flat = Reshape (grid, flat_shape)
+  tokens = Transpose <perm = [0, 2, 1]> (flat)
+  q3 = MatMul (tokens, query_weight)
+  k3 = MatMul (tokens, key_weight)
+  v3 = MatMul (tokens, value_weight)
+  q4 = Reshape (q3, split)
+  k4 = Reshape (k3, split)
+  v4 = Reshape (v3, split)
+  q = Transpose <perm = [0, 2, 1, 3]> (q4)
+  k = Transpose <perm = [0, 2, 1, 3]> (k4)
+  v = Transpose <perm = [0, 2, 1, 3]> (v4)
+  kt = Transpose <perm = [0, 2, 3, 1]> (k4)
+"""
+TAIL = """
+  context4 = Transpose <perm = [0, 2, 1, 3]> (context)
+  out = Reshape (context4, joined)
+}
+"""
+RNG = np.random.default_rng(0)
+WIDE = HEADS * WIDTH
+CONSTANTS: dict[str, np.ndarray] = {
+    "patch_weight": RNG.normal(0, 0.2, (WIDE, 3, 4, 4)).astype(np.float32),
+    "query_weight": RNG.normal(0, 0.5, (WIDE, WIDE)).astype(np.float32),
+    "key_weight": RNG.normal(0, 0.5, (WIDE, WIDE)).astype(np.float32),
+    "value_weight": RNG.normal(0, 1, (WIDE, WIDE)).astype(np.float32),
+    "flat_shape": np.array([1, WIDE, TOKENS]),
+    "split": np.array([1, TOKENS, HEADS, WIDTH]),
+    "joined": np.array([1, TOKENS, WIDE]),
+    "half": np.array(0.5, np.float32),
+    "two": np.array([2.0], np.float32),
+    "zero": np.array(0.0, np.float32),
+    "per_head": np.array([0.25, 1.5], np.float32).reshape(1, HEADS, 1, 1),
+    "bias": RNG.normal(0, 1, (1, HEADS, TOKENS, TOKENS)).astype(np.float32),
+    "allowed": (np.arange(TOKENS * TOKENS).reshape(1, 1, TOKENS, TOKENS) % 3 != 1),
+    "forbidden": (np.arange(TOKENS * TOKENS).reshape(1, 1, TOKENS, TOKENS) % 3 == 1),
+    "step": np.array(1 / 255, np.float32),
+    "no_offset": np.array(0, np.uint8),
+    "minus_infinity": np.array(-np.inf, np.float32),
+}
+PICTURE = RNG.normal(0, 1, (1, 3, 8, 12)).astype(np.float32)
+
+
+def build(body: str, path: Path) -> Path:
+    """Write the tiny model with a body between projections and output."""
+    model = parser.parse_model(HEAD + body + TAIL)
+    used = {name for node in model.graph.node for name in node.input}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in CONSTANTS.items() if name in used
+    )
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, path)
+    return path
+
+
+def projections() -> tuple[np.ndarray, np.ndarray]:
+    """Return queries and keys in float64, (heads, tokens, width)."""
+    patches = PICTURE.astype(np.float64).reshape(3, 2, 4, 3, 4).transpose(1, 3, 0, 2, 4).reshape(TOKENS, -1)
+    tokens = patches @ CONSTANTS["patch_weight"].reshape(WIDE, -1).T
+    return tuple(
+        (tokens @ CONSTANTS[f"{name}_weight"]).reshape(TOKENS, HEADS, WIDTH).transpose(1, 0, 2)
+        for name in ("query", "key")
+    )
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    raised = np.exp(logits - logits.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True)
+
+
+def product() -> np.ndarray:
+    queries, keys = projections()
+    return queries @ keys.swapaxes(-1, -2)
+
+
+BIAS, ALLOWED = CONSTANTS["bias"][0].astype(np.float64), CONSTANTS["allowed"][0]
+PLAIN = "s = MatMul (q, kt)\n"
+FINISH = "p = Softmax <axis = -1> (z)\n context = MatMul (p, v)\n"
+
+
+def before(*lines: str) -> str:
+    """Put operators between logits `s` and softmax input `z`."""
+    return "\n".join([PLAIN, *lines, FINISH])
+
+
+def after(lines: str, weights: str) -> str:
+    """Put operators between the softmax `p` and the product with the values."""
+    return f"{PLAIN} p = Softmax <axis = -1> (s)\n {lines}\n context = MatMul ({weights}, v)"
+
+
+def masked(logits: np.ndarray) -> np.ndarray:
+    return np.where(ALLOWED, logits, -np.inf)
+
+
+# name: (body of the graph, logits it must amount to)
+ROWS = {
+    "no scale": (f"{PLAIN} p = Softmax <axis = -1> (s)\n context = MatMul (p, v)", lambda s: s),
+    "transposed keys": (
+        "kx = Transpose <perm = [0, 1, 3, 2]> (k)\n s = MatMul (q, kx)\n z = Mul (s, half)\n " + FINISH,
+        lambda s: s * 0.5,
+    ),
+    "Mul logits first": (before("z = Mul (s, half)"), lambda s: s * 0.5),
+    "Mul scale first": (before("z = Mul (half, s)"), lambda s: s * 0.5),
+    "Mul per head": (before("z = Mul (s, per_head)"), lambda s: s * CONSTANTS["per_head"][0]),
+    "Mul computed": (before("c = Sqrt (two)", "z = Mul (s, c)"), lambda s: s * 2**0.5),
+    "Div": (before("z = Div (s, two)"), lambda s: s / 2),
+    "Add logits first": (before("z = Add (s, bias)"), lambda s: s + BIAS),
+    "Add bias first": (before("z = Add (bias, s)"), lambda s: s + BIAS),
+    "Add before Mul": (before("a = Add (s, bias)\n z = Mul (a, half)"), lambda s: (s + BIAS) * 0.5),
+    "Mul before Add": (before("a = Mul (s, half)\n z = Add (a, bias)"), lambda s: s * 0.5 + BIAS),
+    "Where logits where true": (before("z = Where (allowed, s, minus_infinity)"), masked),
+    "Where logits where false": (before("z = Where (forbidden, minus_infinity, s)"), masked),
+    "mask made into a bias": (before("m = Where (allowed, zero, minus_infinity)", "z = Add (s, m)"), masked),
+    "Cast": (before("z = Cast <to = 1> (s)"), lambda s: s),
+    "Identity": (before("z = Identity (s)"), lambda s: s),
+    "Dropout": (before("z = Dropout (s)"), lambda s: s),
+    "both sides scaled before": (
+        "q2 = Mul (q, half)\n k2 = Mul (half, kt)\n z = MatMul (q2, k2)\n " + FINISH,
+        lambda s: s * 0.25,
+    ),
+    "Cast after": (after("pc = Cast <to = 1> (p)", "pc"), lambda s: s),
+    "Dropout after": (after("pd = Dropout (p)", "pd"), lambda s: s),
+    "Identity after": (after("pi = Identity (p)", "pi"), lambda s: s),
+    "guard after": (after("n = IsNaN (p)\n pg = Where (n, zero, p)", "pg"), lambda s: s),
+    "guard after, turned round": (
+        after("n = IsNaN (p)\n o = Not (n)\n pg = Where (o, p, zero)", "pg"),
+        lambda s: s,
+    ),
+    "Einsum": (
+        'e = Einsum <equation = "bqhd,bkhd->bhqk"> (q4, k4)\n z = Mul (e, half)\n'
+        " p = Softmax <axis = -1> (z)\n"
+        ' context = Einsum <equation = "bhqk,bkhd->bhqd"> (p, v4)',
+        lambda s: s * 0.5,
+    ),
+    "Einsum, keys first": (
+        'e = Einsum <equation = "bkhd,bqhd->bhqk"> (k4, q4)\n p = Softmax <axis = -1> (e)\n'
+        ' context = Einsum <equation = "bkhd,bhqk->bhqd"> (v4, p)',
+        lambda s: s,
+    ),
+    "Attention, four axes": ("context = Attention (q, k, v)", lambda s: s / WIDTH**0.5),
+    "Attention, scale": ("context = Attention <scale = 0.75> (q, k, v)", lambda s: s * 0.75),
+    "Attention, float mask": ("context = Attention (q, k, v, bias)", lambda s: s / WIDTH**0.5 + BIAS),
+    "Attention, bool mask": ("context = Attention (q, k, v, allowed)", lambda s: masked(s / WIDTH**0.5)),
+    "Attention, causal": (
+        "context = Attention <is_causal = 1> (q, k, v)",
+        lambda s: np.where(np.tri(TOKENS, dtype=bool), s / WIDTH**0.5, -np.inf),
+    ),
+    "Attention, three axes": (
+        "c3 = Attention <q_num_heads = 2, kv_num_heads = 2> (q3, k3, v3)\n"
+        " c4 = Reshape (c3, split)\n context = Transpose <perm = [0, 2, 1, 3]> (c4)",
+        lambda s: s / WIDTH**0.5,
+    ),
+}
+
+
+def attend(body: str, tmp_path: Path):
+    return open_onnx(build(body, tmp_path / "tiny.onnx")).attend(torch.from_numpy(PICTURE))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row(name, tmp_path):
+    body, logits = ROWS[name]
+    record = attend(body, tmp_path)
+    (layer,) = record.layers
+    assert layer.scores.how == "query-key"
+    truth = softmax(logits(product()))
+    np.testing.assert_allclose(layer.scores.weights(slice(None)).numpy(), truth, atol=1e-6)
+    assert layer.verdict.verified, layer.verdict.reason
+    assert record.output_unchanged
+    assert layer.query_layout.grid == layer.key_layout.grid == (2, 3)
+    assert layer.key_layout.prefix_names == ()
+
+
+def test_every_row_of_the_tables_is_tested():
+    bodies = " ".join([*(body for body, _ in ROWS.values()), DYNAMICALLY_QUANTIZED, QUANTIZED_WEIGHTS])
+    for op in [*(row.op for row in BETWEEN), *AFTER]:
+        assert f"= {op} (" in bodies or f"= {op} <" in bodies, op
+
+
+FALLBACKS = {
+    "Tanh": (before("z = Tanh (s)"), np.tanh),
+    "Clip": (before("z = Clip (s, zero)"), lambda s: s.clip(0)),
+    "Attention, softcap": (
+        "context = Attention <softcap = 2.0> (q, k, v)",
+        lambda s: 2 * np.tanh(s / WIDTH**0.5 / 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FALLBACKS)
+def test_softmax_result_is_taken_where_logits_are_not_understood(name, tmp_path):
+    body, logits = FALLBACKS[name]
+    record = attend(body, tmp_path)
+    (layer,) = record.layers
+    assert layer.scores.how == "weights"
+    np.testing.assert_allclose(
+        layer.scores.weights(slice(None)).numpy(), softmax(logits(product())), atol=1e-6
+    )
+    assert layer.verdict.verified, layer.verdict.reason
+    assert layer.query_layout.grid == layer.key_layout.grid == (2, 3)
+
+
+DYNAMICALLY_QUANTIZED = """
+      qq, qs, qz = DynamicQuantizeLinear (q)
+      kq, ks, kz = DynamicQuantizeLinear (kt)
+      i = MatMulInteger (qq, kq, qz, kz)
+      f = Cast <to = 1> (i)
+      c = Mul (qs, ks)
+      z = Mul (f, c)
+      p = Softmax <axis = -1> (z)
+      pq, ps, pz = DynamicQuantizeLinear (p)
+      vq, vs, vz = DynamicQuantizeLinear (v)
+      ci = MatMulInteger (pq, vq, pz, vz)
+      cf = Cast <to = 1> (ci)
+      cs = Mul (ps, vs)
+      context = Mul (cf, cs)
+    """
+QUANTIZED_WEIGHTS = f"""
+  {PLAIN}
+  p = Softmax <axis = -1> (s)
+  pq = QuantizeLinear (p, step, no_offset)
+  pd = DequantizeLinear (pq, step, no_offset)
+  context = MatMul (pd, v)
+"""
+
+
+def test_weights_rounded_to_integers_are_not_verified(tmp_path):
+    (layer,) = attend(QUANTIZED_WEIGHTS, tmp_path).layers
+    np.testing.assert_allclose(layer.scores.weights(slice(None)).numpy(), softmax(product()), atol=1e-6)
+    assert not layer.verdict.verified
+    assert "differ from the model's output" in layer.verdict.reason
+
+
+def test_quantized_products_give_weights_that_are_not_verified(tmp_path):
+    (layer,) = attend(DYNAMICALLY_QUANTIZED, tmp_path).layers
+    assert layer.scores.how == "weights"
+    np.testing.assert_allclose(layer.scores.weights(slice(None)).numpy(), softmax(product()), atol=0.1)
+    assert layer.key_layout.grid == (2, 3)
+    assert not layer.verdict.verified
+
+
+NOT_ATTENTION = {
+    "classifier softmax": (
+        "z = MatMul (tokens, query_weight)\n y = Softmax <axis = -1> (z)\n context = Reshape (y, split)"
+    ),
+    "softmax times parameters": (
+        "z = MatMul (tokens, query_weight)\n y = Softmax <axis = -1> (z)\n w = MatMul (y, key_weight)\n"
+        " context = Reshape (w, split)"
+    ),
+    "no softmax": f"{PLAIN} context = MatMul (s, v)",
+}
+
+
+@pytest.mark.parametrize("name", NOT_ATTENTION)
+def test_other_softmaxes_are_no_attention(name, tmp_path):
+    path = build(NOT_ATTENTION[name], tmp_path / "tiny.onnx")
+    with pytest.raises(NoAttentionError) as caught:
+        open_onnx(path)
+    assert caught.value.census["MatMul"] >= 3
+    assert "Conv" in caught.value.census
+    assert "MatMul" in str(caught.value)
+
+
+def test_census_of_a_convolutional_net(tmp_path):
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("GlobalAveragePool", ["b"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "convnet",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.zeros((4, 3, 3, 3), np.float32), "w")],
+    )
+    path = tmp_path / "convnet.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(NoAttentionError) as caught:
+        open_onnx(path)
+    assert caught.value.census == {"Conv": 1, "Relu": 1, "GlobalAveragePool": 1}
+    assert str(caught.value) == (
+        f"{path} has no attention that Patchreach can find. It holds 1 Conv, 1 Relu, 1 GlobalAveragePool."
+    )

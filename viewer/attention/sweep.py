@@ -208,14 +208,14 @@ class _DistanceBlock:
         self.on_patches = self._keys.isfinite().all(dim=1).to(torch.float32)
         self.prefix = torch.from_numpy(layer.key_layout.prefix_tokens).to(device)
 
-    def between(self, rows: slice, step: tuple[float, float] = (1.0, 1.0)) -> Tensor:
-        """Return float32 (rows, keys), each axis in units of `step` pixels; 0 where a token has no place."""
-        y = (self._queries[rows, None, 0] - self._keys[None, :, 0]).div_(step[0])
-        x = (self._queries[rows, None, 1] - self._keys[None, :, 1]).div_(step[1])
+    def between(self, rows: slice, unit: tuple[float, float] = (1.0, 1.0)) -> Tensor:
+        """Return float32 (rows, keys), each axis in units of so many pixels; 0 where a token has no place."""
+        y = self._queries[rows, None, 0] / unit[0] - self._keys[None, :, 0] / unit[0]
+        x = self._queries[rows, None, 1] / unit[1] - self._keys[None, :, 1] / unit[1]
         if self._metric == "chebyshev":
             far = torch.maximum(y.abs_(), x.abs_())
         else:
-            far = y.square_().addcmul_(x, x).sqrt_()
+            far = y.mul_(y).addcmul_(x, x).sqrt_()
         return far.nan_to_num_(0.0)
 
 

@@ -1,0 +1,77 @@
+"""What measuring every head costs over the plain fused forward pass, and the arithmetic of a hover."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import timm
+import torch
+
+from tests.attention.builders import layer_of, random_scores, record_of
+from viewer.attention.layout import TokenLayout
+from viewer.attention.query import attention_from, attention_to
+from viewer.attention.record import Provenance
+from viewer.attention.sweep import measure_record
+from viewer.backends.timm_model import wrap
+
+ROUNDS = 5
+
+
+def seconds(work) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("vit_small_patch14_dinov2", 1.8), ("vit_base_patch14_dinov2", 1.6)],
+    ids=["S/14", "B/14"],
+)
+@pytest.mark.timeout(900)
+def test_attending_and_measuring_over_the_plain_forward_pass(name, most, capsys):
+    torch.manual_seed(0)
+    module = timm.create_model(name, pretrained=False)
+    model = wrap(name, module, "cpu", Provenance(name))
+    picture = torch.randn(1, 3, 518, 518)
+    record = model.attend(picture)
+    measure_record(record)
+    with torch.no_grad():
+        module(picture)
+    plain, attend, measure = [], [], []
+    # In turns, so that what else the machine does falls on all; the least is the cost without it.
+    for _ in range(ROUNDS):
+        with torch.no_grad():
+            plain.append(seconds(lambda: module(picture)))
+        attend.append(seconds(lambda: model.attend(picture)))
+        measure.append(seconds(lambda: measure_record(record)))
+    ratio = (min(attend) + min(measure)) / min(plain)
+    with capsys.disabled():
+        print(
+            f"\n{name} at 518x518: plain {min(plain):.3f} s, attend {min(attend):.3f} s, "
+            f"measure {min(measure):.3f} s ({min(measure) / min(plain):.3f}); "
+            f"attend and measure {ratio:.3f} of plain"
+        )
+    assert ratio <= most
+
+
+@pytest.mark.parametrize(("heads", "most"), [(6, 4.0), (12, 8.0)], ids=["S/14", "B/14"])
+@pytest.mark.parametrize("direction", ["from", "to"])
+def test_arithmetic_of_a_hover(heads, most, direction, benchmark, capsys):
+    layout = TokenLayout.regular((37, 37), (14, 14), ["cls"])
+    layers = [layer_of(random_scores(i, heads, 1370, dimension=64), layout, index=i) for i in range(12)]
+    record = record_of(*layers)
+    measures = measure_record(record)
+    patches = iter(np.random.default_rng(0).integers(0, 37, (1000, 2)).tolist())
+
+    def hover():
+        patch = tuple(next(patches))
+        return attention_from(record, patch) if direction == "from" else attention_to(record, measures, patch)
+
+    benchmark.pedantic(hover, rounds=300, warmup_rounds=20)
+    p95 = 1000 * np.percentile(benchmark.stats.stats.data, 95)
+    with capsys.disabled():
+        print(f"\nhover arithmetic, {heads} heads x 12 layers, {direction}: 95th percentile {p95:.2f} ms")
+    assert p95 <= most

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.backends import position_rules
-from viewer.backends.position_math import mean_place, unplaced
+from viewer.backends.position_math import mean_place, shrink, unplaced
 from viewer.backends.position_rules import Lost
 from viewer.backends.torch_ops import tensors_in
 
@@ -76,7 +76,8 @@ class PositionTrace:
             return unplaced(tensor.shape[-2:-1], self._label(tensor))
         if isinstance(companion, Lost):
             return companion
-        columns = companion.reshape(-1, *companion.shape[-2:]).movedim(1, 0).flatten(1)
+        others = [dim for dim in range(companion.ndim) if dim != companion.ndim - 2]
+        columns = shrink(companion, others).movedim(-2, 0).flatten(1)
         places = mean_place(columns, (1,), keepdim=False)
         if bool(((columns - places[:, None]).abs() > _AGREEMENT).any()):
             return Lost("heads or channels of one token look at different places")

@@ -76,7 +76,9 @@ def wrap(
         Sentences a person should read.
     """
     config = resolve_model_data_config(model)
-    channels, height, width = config["input_size"]
+    channels, *size = config["input_size"]
+    # What a model was built for counts; the configuration tells what it was trained for.
+    height, width = getattr(getattr(model, "patch_embed", None), "img_size", None) or size
     if channels != 3:
         raise InputError(f"{name} takes {channels} channels, not colour pictures.")
     preprocessing = Preprocessing(

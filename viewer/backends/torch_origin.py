@@ -112,8 +112,10 @@ def step(
         return _shifted(origin, logits, given, name)
     if name == "masked_fill" and given["self"] is logits:
         return _filled(origin, logits, given["mask"], given["value"])
-    if name == "where" and given.get("self") is logits:
+    if name == "where" and given["self"] is logits:
         return _filled(origin, logits, ~given["condition"], given["other"])
+    if name == "where" and given["other"] is logits:
+        return _filled(origin, logits, given["condition"], given["self"])
     return None
 
 

@@ -109,7 +109,7 @@ class TorchRunner:
         model = self.sizes.at(size)
         # In inference mode composite operations would arrive undivided, so leave it where a caller is in it.
         with torch.inference_mode(False), torch.no_grad():
-            picture = picture.to(self.device)
+            picture = picture.to(self.device, next(model.parameters()).dtype)
             picture = picture.clone() if picture.is_inference() else picture
             if size not in self._plans:
                 return self._first(model, picture, size, job)

@@ -30,9 +30,6 @@ _UNIFORM_QUERY = {"linestyle": (0, (1, 2)), "linewidth": 1.0}
 _CONVOLUTION = {"linestyle": (0, (4, 2, 1, 2)), "linewidth": 1.2}
 
 
-_Colour = str | tuple[str, float]  # a colour, or a colour and its opacity
-
-
 @dataclass(frozen=True)
 class Entry:
     """A row of the legend: Matplotlib's line properties of the mark, and its words."""
@@ -96,7 +93,7 @@ class ScatterPart:
     def _legend(self) -> list[Entry]:
         scatter, palette = self.scatter, self.style.palette
         entries = [
-            Entry("a head, paler the more it attends to prefix tokens", self._head_marks(palette.dot)),
+            Entry("a head, paler the more it attends to prefix tokens", self._head_marks()),
             Entry("shown", self._shown_marks),
             Entry(scatter.uniform_label, {"color": palette.uniform, **_UNIFORM}),
             Entry(scatter.convolution_label, {"color": palette.convolution, **_CONVOLUTION}),
@@ -125,26 +122,18 @@ class ScatterPart:
         """Height in pixels at scale 1."""
         return self._plot_height + round(self.style.em * (3.4 + _ROW * len(self._legend_rows)))
 
-    def _head_marks(self, fill: _Colour) -> dict[str, Any]:
+    def _head_marks(self, opacity: float = 1.0) -> dict[str, Any]:
         """Return a dot's marks; sizes and lines are those of the window."""
-        return {
-            "color": self.style.palette.dot,
-            "linestyle": "none",
-            "marker": "o",
-            "markersize": 0.56 * self.style.points,
-            "markerfacecolor": fill,
-            "markeredgewidth": 0.8,
-        }
+        dot = self.style.palette.dot
+        return _mark("o", 0.56 * self.style.points, dot, 0.8, (dot, opacity))
 
     @property
     def _query_marks(self) -> dict[str, Any]:
-        color, size = self.style.palette.query, 0.48 * self.style.points
-        return {**self._head_marks("none"), "color": color, "marker": "D", "markersize": 0.8 * size}
+        return _mark("D", 0.38 * self.style.points, self.style.palette.query, 0.8)
 
     @property
     def _shown_marks(self) -> dict[str, Any]:
-        color, size = self.style.palette.accent, 0.95 * self.style.points
-        return {**self._head_marks("none"), "color": color, "markersize": size, "markeredgewidth": 1.5}
+        return _mark("o", 0.95 * self.style.points, self.style.palette.accent, 1.5)
 
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
@@ -183,8 +172,8 @@ class ScatterPart:
         axes.axhline(scatter.uniform, color=palette.uniform, **_UNIFORM)
         axes.plot(range(scatter.layers), scatter.convolution, color=palette.convolution, **_CONVOLUTION)
         for across, distance, mass in zip(x, scatter.distance, scatter.prefix_mass, strict=True):
-            fill = (palette.dot, max(1 - float(mass), _FAINTEST))
-            axes.plot([across], [distance], clip_on=False, **self._head_marks(fill))
+            marks = self._head_marks(max(1 - float(mass), _FAINTEST))
+            axes.plot([across], [distance], clip_on=False, **marks)
         if scatter.query_distance is not None:
             axes.axhline(scatter.uniform_query, color=palette.query, **_UNIFORM_QUERY)
             axes.plot(x, scatter.query_distance, clip_on=False, **self._query_marks)
@@ -203,3 +192,18 @@ class ScatterPart:
                 ends = [start + 0.9 * em] if dots else [start, start + 1.8 * em]
                 sheet.line(ends, [middle] * len(ends), **entry.marks)
                 sheet.text(start + 2.4 * em, middle, entry.text, self.style.small, v="center")
+
+
+def _mark(
+    shape: str, size: float, color: str, edge: float, fill: str | tuple[str, float] = "none"
+) -> dict[str, Any]:
+    """Return Matplotlib's properties of points without a line; a fill may have an opacity."""
+    return {
+        "color": color,
+        "linestyle": "none",
+        "marker": shape,
+        "markersize": size,
+        "markerfacecolor": fill,
+        "markeredgecolor": color,
+        "markeredgewidth": edge,
+    }

@@ -30,8 +30,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     FileError
         If it can't be written; the text says why.
     """
-    if not path.parent.is_dir():
-        raise FileError(path, f"can't be written, since there is no folder {path.parent}")
+    check_target(path)
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)  # a pipe or a device can't be replaced

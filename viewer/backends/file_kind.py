@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _STARTS: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer, not the file it stands for"),
+    (0, b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
     (0, b"PK\x03\x04", "is a ZIP archive (PyTorch checkpoints are such archives)"),
     (0, b"\x80\x02", "is a Python pickle (old PyTorch checkpoints are)"),
     (0, b"\x89HDF", "is an HDF5 file (Keras models are)"),
@@ -20,9 +20,9 @@ _STARTS: tuple[tuple[int, bytes, str], ...] = (
 )
 
 _ADVICE = {
-    "is a Git LFS pointer, not the file it stands for": "Fetch the real file with `git lfs pull`.",
+    "is a Git LFS pointer": "Fetch the real file with `git lfs pull`.",
     "is a web page": "The download link led to a page instead of the file; download the file itself.",
-    "is in ONNX Runtime's own ORT format": "Open the .onnx file it was made from.",
+    "is a model in ONNX Runtime's own ORT format": "Open the .onnx file it was made from.",
 }
 
 

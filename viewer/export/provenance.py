@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import platform
 from collections.abc import Callable
 from importlib import metadata as installed
@@ -29,6 +30,7 @@ _BACKEND_PACKAGES = {
     "onnx": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnx"),
 }
 _CREATOR = f"Patchreach {__version__}"
+_SILENCE = logging.NullHandler()
 _MOST = 1 << 20  # bytes of provenance that are read at all
 _DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
 
@@ -178,5 +180,7 @@ def _read_svg(file: IO[bytes]) -> str | None:
 def _read_pdf(file: IO[bytes]) -> str | None:
     from pypdf import PdfReader
 
+    # It would write to stderr of every oddity of a file that may be none of ours.
+    logging.getLogger("pypdf").addHandler(_SILENCE)
     information = PdfReader(file).metadata
     return None if information is None else information.get("/Keywords")

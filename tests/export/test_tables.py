@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import pyarrow.parquet
+import pytest
+import torch
+
+from tests.export.scenes import VERIFIED, make_record
+from viewer.attention.layer import AttentionLayer
+from viewer.attention.layout import TokenLayout
+from viewer.attention.record import AttentionRecord
+from viewer.attention.scores import QueryKeyScores
+from viewer.attention.sweep import measure_record
+from viewer.errors import ExportError
+from viewer.export import provenance, tables
+
+UNIFORM_LN = math.log(197)
+
+
+def record_of(*heads: torch.Tensor, grid: tuple[int, int] = (14, 14)) -> AttentionRecord:
+    """A record of one layer whose logits are given for each head: (197,) for all queries alike."""
+    layout = TokenLayout.regular(grid, (16.0, 16.0), ("cls",))
+    keys = torch.stack(heads)[:, :, None]
+    scores = QueryKeyScores(torch.ones_like(keys), keys, 1.0)
+    layer = AttentionLayer(0, "blocks.0.attn", "self", scores, layout, layout, VERIFIED)
+    return replace(make_record(1, 1), layers=(layer,))
+
+
+def entry_of(record: AttentionRecord, protocol: str = "renormalized") -> dict:
+    return tables.entry(record, measure_record(record), protocol)
+
+
+UNIFORM = torch.zeros(197)
+ON_CLS = torch.cat([torch.tensor([300.0]), torch.zeros(196)])  # nothing is left for patches in float32
+
+
+def test_json_is_as_documented() -> None:
+    found = json.loads(tables.encode([entry_of(record_of(UNIFORM))], "json"))
+    assert isinstance(found, list)
+    (one,) = found
+    layers = one.pop("layers")
+    assert one == {
+        "image": "cat.jpg",
+        "model": "vit_small_patch16_224",
+        "backend": "torch",
+        "device": "cpu",
+        "input_size": [224, 224],
+        "grid": [14, 14],
+        "patch_px": [16.0, 16.0],
+        "prefix_tokens": 1,
+        "protocol": "renormalized",
+        "verified": True,
+    }
+    (layer,) = layers
+    assert (layer["name"], layer["kind"], layer["heads"]) == ("blocks.0.attn", "self", 1)
+    assert layer["mean_distance_px"] == [pytest.approx(116.4922, abs=1e-4)]
+    assert layer["mean_distance_patches"] == [pytest.approx(7.28076, abs=1e-5)]
+    assert layer["entropy_nats"] == [pytest.approx(UNIFORM_LN, abs=1e-5)]
+    assert layer["prefix_mass"] == [pytest.approx(1 / 197, abs=1e-7)]
+    assert layer["verified"] is True
+
+
+def test_original_protocol_gives_the_published_value() -> None:
+    found = entry_of(record_of(UNIFORM), "original")
+    assert found["protocol"] == "original"
+    assert found["layers"][0]["mean_distance_px"] == [pytest.approx(115.9009, abs=1e-4)]
+
+
+def test_what_is_not_defined_is_null_everywhere_and_counted() -> None:
+    entry = entry_of(record_of(UNIFORM, ON_CLS))
+    layer = json.loads(tables.encode([entry], "json"))[0]["layers"][0]
+    assert layer["mean_distance_px"][1] is None
+    assert layer["mean_distance_patches"][1] is None
+    assert layer["prefix_mass"][1] == 1.0
+    assert layer["undefined_queries"] == [0, 196]
+    rows = list(csv.DictReader(io.StringIO(tables.encode([entry], "csv").decode())))
+    assert [row["mean_distance_px"] == "" for row in rows] == [False, True]
+    frame = pyarrow.parquet.read_table(io.BytesIO(tables.encode([entry], "parquet")))
+    assert frame["mean_distance_px"].null_count == 1
+    assert " - " in tables.encode([entry], "table").decode().splitlines()[-1]
+
+
+def test_csv_has_a_row_per_image_layer_and_head() -> None:
+    entries = [entry_of(make_record(3, 2, (4, 6), doubted=(1,), image=name)) for name in ("a,b.jpg", "é.png")]
+    rows = list(csv.DictReader(io.StringIO(tables.encode(entries, "csv").decode())))
+    places = [(row["image"], row["layer"], row["head"]) for row in rows]
+    assert places == [(i, str(n), str(h)) for i in ("a,b.jpg", "é.png") for n in range(3) for h in range(2)]
+    first = rows[0]
+    assert list(first) == [column.name for column in tables.COLUMNS]
+    assert (first["grid_rows"], first["grid_columns"]) == ("4", "6")
+    assert (first["input_height_px"], first["input_width_px"]) == ("64", "96")
+    assert (first["protocol"], first["verified"]) == ("renormalized", "false")
+    assert [row["layer_verified"] for row in rows[:6]] == ["true", "true", "false", "false", "true", "true"]
+    for row in rows:
+        layer = entries[0]["layers"][int(row["layer"])]
+        if row["image"] == "a,b.jpg":
+            assert float(row["mean_distance_px"]) == layer["mean_distance_px"][int(row["head"])]
+
+
+def test_parquet_holds_the_same_with_types_units_and_provenance() -> None:
+    record = make_record(2, 2, (4, 4), doubted=(0,))
+    entry = entry_of(record)
+    facts = provenance.of_record(record)
+    content = tables.encode([entry], "parquet", facts)
+    frame = pyarrow.parquet.read_table(io.BytesIO(content))
+    assert frame.to_pylist() == list(tables.rows([entry]))
+    assert str(frame.schema.field("mean_distance_px").type) == "double"
+    assert str(frame.schema.field("layer_verified").type) == "bool"
+    assert b"in input pixels" in frame.schema.field("mean_distance_px").metadata[b"description"]
+    assert json.loads(frame.schema.metadata[b"patchreach"]) == facts
+
+
+def test_table_for_a_terminal_is_aligned_and_names_its_protocol() -> None:
+    entry = entry_of(make_record(12, 2, (4, 4), doubted=(11,)), "original")
+    lines = tables.encode([entry], "table").decode().splitlines()
+    assert lines[0] == "cat.jpg"
+    assert "4 x 4 patches of 16 x 16 px, 1 prefix token, not verified" in lines[1]
+    assert lines[2].startswith("distances by protocol original; uniform attention would reach ")
+    heading, body = lines[3], lines[4:]
+    assert len(body) == 24
+    end = heading.index("distance px") + len("distance px")
+    for line, (layer, head) in zip(body, [(n, h) for n in range(12) for h in range(2)], strict=True):
+        value = entry["layers"][layer]["mean_distance_px"][head]
+        assert line[:end].endswith(f" {value:.2f}")
+        assert line.split()[:4] == [str(layer), f"blocks.{layer}.attn", "self", str(head)]
+        assert line.endswith("not verified") == (layer == 11)
+
+
+def test_names_no_terminal_can_show_are_spelled_out() -> None:
+    entry = entry_of(make_record(1, 1, (2, 2), image="a\x1b[2J\nb\udcff.jpg"))
+    for format in ("table", "csv", "json", "parquet"):
+        assert tables.encode([entry], format)
+    assert entry["image"] == "a\\x1b[2J\\x0ab\\udcff.jpg"
+
+
+def test_format_comes_from_the_suffix() -> None:
+    assert [tables.format_of(f"x{s}") for s in (".csv", ".JSON", ".parquet", ".txt")] == [
+        "csv",
+        "json",
+        "parquet",
+        "table",
+    ]
+    with pytest.raises(ExportError, match=r"x\.xlsx: \.xlsx is not .* \.csv, \.json, \.parquet, \.txt\."):
+        tables.format_of("x.xlsx")

@@ -21,8 +21,9 @@ pytestmark = [
 ]
 EVENTS = 500
 KEYS = [
-    Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_BracketLeft,
-    Qt.Key.Key_BracketRight, Qt.Key.Key_Comma, Qt.Key.Key_Period, Qt.Key.Key_Space, Qt.Key.Key_Escape, Qt.Key.Key_F9,
+    Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Right,
+    Qt.Key.Key_BracketLeft, Qt.Key.Key_BracketRight, Qt.Key.Key_Comma, Qt.Key.Key_Period,
+    Qt.Key.Key_Space, Qt.Key.Key_Escape, Qt.Key.Key_F9, Qt.Key.Key_G, Qt.Key.Key_R, Qt.Key.Key_Plus,
 ]  # fmt: skip
 
 
@@ -30,7 +31,8 @@ class Person:
     """Does one random thing after the other."""
 
     def __init__(self, session, paths, seed):
-        self.session, self.window, self.paths, self.dice = session, session.window, paths, random.Random(seed)
+        self.session, self.window = session, session.window
+        self.paths, self.dice = paths, random.Random(seed)
 
     def panel(self):
         views = self.window.views
@@ -117,5 +119,5 @@ def test_five_hundred_random_events(opened, qtbot, pictures, tmp_path):
     settle(qtbot, opened)
     opened.window.messages.clear()
     assert all(document.status == "done" for document in opened.documents.all)
-    # Three more records of this model and their pictures are about 10 MB; a leak of one a drop would be far more.
+    # Three more records and their pictures are about 10 MB; a leak at each drop would be far more.
     assert megabytes() - warm < 40

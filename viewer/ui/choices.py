@@ -11,6 +11,9 @@ from viewer.state.selection import Selection
 # colour tables before the window is on the screen.
 _COLORMAPS = ("viridis", "cividis", "inferno", "magma", "plasma", "batlow")
 
+# So many 3x3 convolutions reach from corner to corner of a 14 x 14 grid.
+MOST_RINGS = 13
+
 
 @dataclass(frozen=True)
 class Choice:

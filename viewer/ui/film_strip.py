@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -31,6 +32,26 @@ _STATUS = {
 }
 
 
+class _Elided(QLabel):
+    """A line of text that ends in dots where there is no room for all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._whole = ""
+
+    def say(self, text: str) -> None:
+        """Take another text."""
+        self._whole = text
+        self.setText(self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideMiddle, self.width()))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Break the text off where the room ends now."""
+        super().resizeEvent(event)
+        self.say(self._whole)
+
+
 class _Frame(QWidget):
     """One picture of the strip."""
 
@@ -42,12 +63,8 @@ class _Frame(QWidget):
         self._thumbnail.setFixedWidth(_THUMBNAIL.width())
         self._thumbnail.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._thumbnail.setPixmap(reduced(document.image.pixels, _THUMBNAIL, self.devicePixelRatioF()))
-        self._name = QLabel()
-        self._state = QLabel()
+        self._name, self._state = _Elided(), _Elided()
         self._state.setProperty("kind", "faint")
-        for label in (self._name, self._state):
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         close = QToolButton()
         close.setText("✕")
         close.setAutoRaise(True)
@@ -70,14 +87,14 @@ class _Frame(QWidget):
 
     def tell(self, document: ImageDocument) -> None:
         """Say how far the work on the picture is."""
-        self._name.setText(document.image.name)
+        self._name.say(document.image.name)
         notes = document.image.notes
         state = document.problem or _STATUS[document.status] or "; ".join(notes) or _size(document)
-        self._state.setText(state)
         kind = "bad" if document.problem else "faint"
         if self._state.property("kind") != kind:
             self._state.setProperty("kind", kind)
             self._state.style().polish(self._state)
+        self._state.say(state)
         lines = [str(document.image.path or document.image.name), _size(document), document.problem, *notes]
         self.setToolTip("\n".join(line for line in lines if line))
 
@@ -114,8 +131,8 @@ class FilmStrip(QListWidget):
         self.itemDoubleClicked.connect(lambda item: self.retry_asked.emit(_key(item)))
 
     def sizeHint(self) -> QSize:
-        """Return a size that leaves the views most of the window."""
-        return QSize(200, 400)
+        """Return a size that leaves the views most of the window, wider for larger type."""
+        return QSize(_THUMBNAIL.width() + 11 * self.fontMetrics().averageCharWidth() + 60, 400)
 
     def close_current(self) -> None:
         """Ask for the marked picture to be closed."""

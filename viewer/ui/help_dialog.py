@@ -14,6 +14,8 @@ _KEYS = (
     ("Space, Esc", "pin the query; unpin it"),
     ("[ and ]", "previous and next layer"),
     (", and .", "previous and next head; before head 0 come all heads together"),
+    ("+ and -, G", "more and less of the overlay; patch borders"),
+    ("R, Shift+R", "outline the reach of one more or one less stacked 3x3 convolution"),
     ("Ctrl+O, Ctrl+M", "open pictures; open a model"),
     ("Ctrl+V", "open the picture or file on the clipboard"),
     ("Ctrl+C, Ctrl+Shift+C", "copy the figure; copy all views together"),

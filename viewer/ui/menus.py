@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
@@ -10,7 +11,7 @@ from PySide6.QtWidgets import QMenu, QMenuBar
 
 from viewer.state.requests import ModelRequest
 from viewer.state.words import query_words
-from viewer.ui.choices import DISPLAY_CHOICES, SELECTION_CHOICES, Choice, choose, chosen
+from viewer.ui.choices import DISPLAY_CHOICES, MOST_RINGS, SELECTION_CHOICES, Choice, choose, chosen
 
 if TYPE_CHECKING:
     from viewer.state.display import Display
@@ -109,8 +110,36 @@ class Menus:
         for choice in DISPLAY_CHOICES:
             _add_choice(menu, choice, self._display)
         menu.addSeparator()
-        strip = add(menu, "&Film strip", "F9", self._window.toggle_film_strip)
-        strip.setToolTip("Show or hide the film strip")
+        add(
+            menu,
+            "More opaque",
+            "+",
+            lambda: self._change(opacity=min(self._display.value.opacity + 0.1, 1.0)),
+        )
+        add(
+            menu,
+            "Less opaque",
+            "-",
+            lambda: self._change(opacity=max(self._display.value.opacity - 0.1, 0.0)),
+        )
+        add(menu, "&Grid", "G", lambda: self._change(grid=not self._display.value.grid))
+        add(
+            menu,
+            "One convolution &more",
+            "R",
+            lambda: self._change(ring=min(self._display.value.ring + 1, MOST_RINGS)),
+        )
+        add(
+            menu,
+            "One convolution less",
+            "Shift+R",
+            lambda: self._change(ring=max(self._display.value.ring - 1, 0)),
+        )
+        menu.addSeparator()
+        add(menu, "&Film strip", "F9", self._window.toggle_film_strip, "Show or hide the film strip")
+
+    def _change(self, **changes: object) -> None:
+        self._display.set(replace(self._display.value, **changes))
 
     def tell(self, document: ImageDocument | None, has_model: bool) -> None:
         """Offer what can be done with what is shown."""

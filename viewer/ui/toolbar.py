@@ -10,7 +10,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSlider, QSpinBox, QToolBar, QWidget
 
 from viewer.state.selection import HeadRef
-from viewer.ui.choices import DISPLAY_CHOICES, SELECTION_CHOICES, Choice, choose, chosen
+from viewer.ui.choices import DISPLAY_CHOICES, MOST_RINGS, SELECTION_CHOICES, Choice, choose, chosen
 
 if TYPE_CHECKING:
     from viewer.state.display import Display, DisplayValue
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from viewer.state.selection import Selection, SelectionValue
 
 _ARROWS = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down)
-_MOST_RINGS = 13
 _FUSIONS = ("mean", "max", "min")
 
 
@@ -122,7 +121,7 @@ class OverlayControls(QObject):
         self.opacity.setFixedWidth(90)
         self.grid = QCheckBox("Grid")
         self.ring = QSpinBox()
-        self.ring.setRange(0, _MOST_RINGS)
+        self.ring.setRange(0, MOST_RINGS)
         self.ring.setSpecialValueText("none")
         _add(bar, "Opacity", self.opacity, "Opacity of the overlay")
         _add(bar, "", self.grid, "Draw the borders of the patches")

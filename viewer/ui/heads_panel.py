@@ -87,7 +87,8 @@ class AtlasCanvas(QWidget):
         self._heads = heads
         if heads is None or before is None or (heads.grid, heads.heads) != (before.grid, before.heads):
             self._forget_layout()
-        self._image = None
+        elif _colours(heads) != _colours(before):
+            self._image = None
         self.update()
 
     def set_theme(self, palette: Palette) -> None:
@@ -298,6 +299,11 @@ class _Legend(QWidget):
         )
         below = QRectF(4, bar.bottom() + line, self.width() - 8, line)
         painter.drawText(below, Qt.AlignmentFlag.AlignCenter, words)
+
+
+def _colours(heads: Heads) -> tuple[object, ...]:
+    """Return all of a description that decides the colours; arrays count as one while they are the same."""
+    return id(heads.maps), id(heads.vmax), heads.colormap
 
 
 def _every(pitch: float, needed: float) -> int:

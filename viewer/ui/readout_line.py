@@ -62,11 +62,11 @@ class ReadoutLine(QWidget):
         self._fit()
         self.update()
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """Return any width, and the height the longest sentences take at the width there is."""
         return QSize(400, self.height())
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Find the height anew."""
         super().resizeEvent(event)
         self._fit()
@@ -79,7 +79,7 @@ class ReadoutLine(QWidget):
         if height != self.height():
             self.setFixedHeight(height)
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Write the words."""
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor(self._palette.ground))

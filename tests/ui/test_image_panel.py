@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtWidgets import QApplication
+
+from tests.state.records import record_of, state_of, weights_of
+from tests.ui.panels import colour_at, pixels, show, whole
+from viewer.state.colormaps import lut
+from viewer.state.display import DisplayValue
+from viewer.state.palette import palette
+from viewer.state.selection import HeadRef
+from viewer.ui.image_panel import ImagePanel
+
+pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
+GRID = (4, 6)
+
+
+def planted(peak=(1, 4), prefix=("cls", "reg1")):
+    """Every query puts 0.5 on one patch, 0.1 on the first prefix token, the rest evenly on all others."""
+    tokens = GRID[0] * GRID[1] + len(prefix)
+    weights = torch.full((2, tokens, tokens), 0.4 / (tokens - 2))
+    weights[:, :, len(prefix) + peak[0] * GRID[1] + peak[1]] = 0.5
+    weights[:, :, 0] = 0.1
+    return record_of([weights, weights_of(2, tokens)], GRID, prefix, (16, 16))
+
+
+@pytest.fixture
+def made(qtbot):
+    _, selection, display, scene = state_of(planted())
+    panel = ImagePanel(selection, display)
+    holder = show(qtbot, panel, scene, "overlay", (640, 480))
+    return panel, selection, display, scene, holder
+
+
+def centre(panel, patch):
+    layout = panel._laid_out(panel._overlay)
+    return layout.cells(GRID, (patch[0], patch[1], patch[0] + 1, patch[1] + 1)).center()
+
+
+def chip(panel, name):
+    return next(box for own, _, box in panel._laid_out(panel._overlay).chips if own == name).center()
+
+
+def test_the_mouse_over_a_patch_makes_it_the_query(qtbot, made):
+    panel, selection, *_ = made
+    heard = []
+    selection.changed.connect(heard.append)
+    for row in range(GRID[0]):
+        for column in range(GRID[1]):
+            qtbot.mouseMove(panel, whole(centre(panel, (row, column))))
+            assert selection.value.query == (row, column)
+    assert len(heard) == GRID[0] * GRID[1]
+
+
+def test_speaks_of_patches_and_not_of_pixels(qtbot, made):
+    panel, selection, *_ = made
+    heard = []
+    selection.changed.connect(heard.append)
+    place = centre(panel, (2, 2))
+    for step in range(-6, 7, 2):
+        qtbot.mouseMove(panel, whole(place + QPointF(step, -step)))
+    assert [value.hovered for value in heard] == [(2, 2)]
+
+
+def test_the_corners_of_the_picture_belong_to_the_corner_patches(made):
+    panel, *_ = made
+    layout = panel._laid_out(panel._overlay)
+    box = layout.picture
+    assert layout.patch_at(box.topLeft(), GRID) == (0, 0)
+    assert layout.patch_at(box.bottomRight() - QPointF(0.1, 0.1), GRID) == (3, 5)
+    assert layout.patch_at(box.topRight() + QPointF(-0.1, 0.1), GRID) == (0, 5)
+    assert layout.patch_at(box.topLeft() - QPointF(1, 0), GRID) is None
+
+
+def test_leaving_looks_at_nothing(qtbot, made):
+    panel, selection, *_ = made
+    qtbot.mouseMove(panel, whole(centre(panel, (0, 0))))
+    QApplication.sendEvent(panel, QEvent(QEvent.Type.Leave))
+    assert selection.value.query is None
+
+
+def test_clicks_pin_and_unpin(qtbot, made):
+    panel, selection, *_ = made
+    qtbot.mouseClick(panel, Qt.MouseButton.LeftButton, pos=whole(centre(panel, (1, 1))))
+    assert selection.value.pins == ((1, 1),)
+    qtbot.mouseClick(
+        panel,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.ControlModifier,
+        whole(centre(panel, (3, 5))),
+    )
+    assert selection.value.pins == ((1, 1), (3, 5))
+    qtbot.mouseClick(panel, Qt.MouseButton.LeftButton, pos=whole(centre(panel, (1, 1))))
+    assert selection.value.pins == ((3, 5),)
+    qtbot.mouseClick(panel, Qt.MouseButton.LeftButton, pos=whole(centre(panel, (0, 0))))
+    assert selection.value.pins == ((0, 0),)
+    qtbot.mouseClick(panel, Qt.MouseButton.RightButton, pos=whole(centre(panel, (2, 2))))
+    assert selection.value.pins == ((0, 0),)
+
+
+def test_prefix_tokens_can_be_hovered_and_pinned(qtbot, made):
+    panel, selection, _, scene, _ = made
+    qtbot.mouseMove(panel, whole(chip(panel, "cls")))
+    assert selection.value.query == "cls"
+    qtbot.mouseClick(panel, Qt.MouseButton.LeftButton, pos=whole(chip(panel, "reg1")))
+    assert selection.value.pins == ("reg1",)
+    assert scene.value.overlay.title.endswith("what register 1 attends to")
+
+
+def test_the_peak_is_painted_on_its_patch(qtbot, made):
+    panel, selection, display, scene, _ = made
+    display.set(replace(display.value, opacity=1.0))
+    selection.select_head(HeadRef(0, 0))
+    qtbot.mouseMove(panel, whole(centre(panel, (3, 0))))
+    values, vmax = scene.value.overlay.values, scene.value.overlay.vmax
+    assert values.argmax() == 1 * GRID[1] + 4
+    table = lut("viridis")[:, :3].tolist()
+    for patch in np.ndindex(*GRID):
+        if patch == (3, 0):
+            continue  # its outline and the mouse are there
+        expected = table[min(int(values[patch] / vmax * 256), 255)]
+        assert colour_at(panel, centre(panel, patch)) == pytest.approx(expected, abs=1), patch
+    assert colour_at(panel, centre(panel, (1, 4))) == table[255]
+
+
+def test_opacity_blends_the_colour_over_the_picture(made):
+    panel, selection, display, scene, _ = made
+    bare = colour_at(panel, centre(panel, (0, 3)))
+    display.set(replace(display.value, opacity=0.25))
+    selection.hover((3, 0))
+    overlay = scene.value.overlay
+    colour = lut("viridis")[min(int(overlay.values[0, 3] / overlay.vmax * 256), 255), :3]
+    expected = 0.75 * np.array(bare) + 0.25 * colour
+    np.testing.assert_allclose(colour_at(panel, centre(panel, (0, 3))), expected, atol=2)
+
+
+def test_without_a_query_the_picture_is_as_the_model_saw_it(made):
+    panel, _, _, scene, _ = made
+    seen = scene.value.overlay.seen
+    box = panel._laid_out(panel._overlay).picture
+    for y, x in ((5, 7), (30, 60), (60, 90), (63, 0)):
+        place = box.topLeft() + QPointF((x + 0.5) / 96 * box.width(), (y + 0.5) / 64 * box.height())
+        np.testing.assert_allclose(colour_at(panel, place), seen[y, x], atol=4)
+
+
+def test_query_and_pins_are_outlined(made):
+    panel, selection, *_ = made
+    accent = [int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)]
+    for patch, pins in (((2, 3), False), ((1, 1), True)):
+        if pins:
+            selection.pin(patch)
+            selection.add_pin((0, 5))
+        else:
+            selection.hover(patch)
+        box = panel._laid_out(panel._overlay).cells(GRID, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
+        edge = pixels(panel)[int(box.top()) - 1 : int(box.top()) + 2, int(box.center().x())]
+        assert np.abs(edge.astype(int) - accent).sum(axis=1).min() < 80
+
+
+def test_grid_lines_and_ring_are_drawn_when_asked_for(made):
+    panel, selection, display, *_ = made
+    selection.hover((2, 2))
+    plain = pixels(panel)
+    display.set(DisplayValue(grid=True))
+    lines = pixels(panel)
+    box = panel._laid_out(panel._overlay).picture
+    changed = np.argwhere((plain != lines).any(axis=2))
+    assert changed[:, 0].min() >= int(box.top()) - 1
+    assert changed[:, 1].max() <= int(box.right()) + 1
+    display.set(DisplayValue(ring=1))
+    assert (pixels(panel) != plain).any()
+
+
+def test_colour_bar_numbers_and_label_follow_the_scale(made):
+    panel, selection, display, *_ = made
+    selection.hover((2, 2))
+    bar = panel._laid_out(panel._overlay).bar
+    table = lut("viridis")[:, :3]
+    image = pixels(panel)
+    x = int(bar.center().x())
+    np.testing.assert_allclose(image[int(bar.top()) + 2, x], table[254], atol=8)
+    np.testing.assert_allclose(image[int(bar.bottom()) - 2, x], table[1], atol=8)
+    display.set(replace(display.value, colormap="magma"))
+    np.testing.assert_allclose(pixels(panel)[int(bar.top()) + 2, x], lut("magma")[254, :3], atol=8)
+
+
+@pytest.mark.parametrize("size", [(300, 300), (340, 700), (900, 300), (1200, 900)])
+@pytest.mark.parametrize("theme", ["light", "dark", "talk"])
+def test_everything_stays_inside_the_panel_and_apart(qtbot, made, size, theme):
+    panel, selection, _, _, holder = made
+    panel.set_theme(palette(theme))
+    holder.resize(*size)
+    selection.hover((1, 1))
+    QApplication.processEvents()
+    layout = panel._laid_out(panel._overlay)
+    inside = panel.rect().toRectF()
+    boxes = [layout.title, layout.picture, layout.bar, *(box for _, _, box in layout.chips)]
+    for i, box in enumerate(boxes):
+        assert inside.contains(box), i
+        assert not any(box.intersects(other) for other in boxes[i + 1 :])
+    assert layout.picture.width() / layout.picture.height() == pytest.approx(96 / 64, rel=0.05)
+
+
+def test_nothing_is_shown_of_no_picture(made):
+    panel, *_ = made
+    panel.paint(None)
+    assert (pixels(panel).reshape(-1, 3) != [0xF6, 0xF6, 0xF4]).any()
+    assert panel._query_at(QPointF(300, 200)) is None
+
+
+def test_the_inset_shows_the_crop_and_can_be_hidden(qtbot):
+    record = replace(planted(), box=(32.0, 0.0, 96.0, 64.0))
+    _, selection, display, scene = state_of(record)
+    panel = ImagePanel(selection, display)
+    holder = show(qtbot, panel, scene, "overlay", (640, 480))
+    inset = panel._laid_out(panel._overlay).inset
+    image = pixels(panel)
+    accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])
+    row = image[int(inset.center().y()), int(inset.left()) : int(inset.right())].astype(int)
+    marks = np.flatnonzero(np.abs(row - accent).sum(axis=1) < 80)
+    assert marks.min() == pytest.approx(inset.width() * 32 / 96, abs=3)
+    panel.set_inset(False)
+    assert panel._laid_out(panel._overlay).inset is None
+    assert holder.isVisible()

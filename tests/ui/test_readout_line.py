@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+
+from tests.state.records import random_record, state_of
+from tests.ui.panels import pixels, show
+from viewer.state.palette import palette
+from viewer.ui.readout_line import ReadoutLine
+
+pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
+
+
+@pytest.fixture
+def made(qtbot):
+    _, selection, _, scene = state_of(random_record(prefix=("cls", "reg1", "reg2", "reg3", "reg4")))
+    line = ReadoutLine()
+    holder = show(qtbot, line, scene, "readout", (700, 200))
+    return line, selection, scene, holder
+
+
+def test_says_what_the_scene_says(made):
+    line, selection, scene, _ = made
+    selection.hover((1, 2))
+    assert "Patch (1, 2)" in line.text()
+    assert line.text() == scene.value.readout == line.accessibleDescription()
+
+
+def test_its_height_does_not_change_with_the_words(made):
+    line, selection, *_ = made
+    before = line.height()
+    selection.hover((1, 2))
+    QApplication.processEvents()
+    assert line.height() == before
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "talk"])
+@pytest.mark.parametrize("width", [420, 700, 1400])
+def test_all_words_fit(made, theme, width):
+    line, selection, _, holder = made
+    line.set_theme(palette(theme))
+    holder.resize(width, 600)
+    selection.hover((1, 2))
+    QApplication.processEvents()
+    image = pixels(line).astype(int)
+    ink = np.abs(image - image[0, 0]).sum(axis=2) > 60
+    assert ink.any()
+    # A clear rim: nothing is cut off at the upper and the lower edge.
+    assert not ink[:2].any()
+    assert not ink[-2:].any()
+
+
+def test_its_words_can_be_copied(made):
+    line, _, scene, _ = made
+    line.actions()[0].trigger()
+    assert QGuiApplication.clipboard().text() == scene.value.readout

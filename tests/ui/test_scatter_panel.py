@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtWidgets import QApplication
+
+from tests.state.records import random_record, state_of
+from tests.ui.panels import pixels, show
+from viewer.state.palette import palette
+from viewer.state.selection import HeadRef
+from viewer.ui.scatter_panel import ScatterPanel
+from viewer.ui.scatter_plot import head_text
+
+pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
+
+
+@pytest.fixture
+def made(qtbot):
+    _, selection, display, scene = state_of(random_record(layers=4, heads=3, sharp=3.0))
+    panel = ScatterPanel(selection, display)
+    holder = show(qtbot, panel, scene, "scatter", (900, 420))
+    return panel, selection, display, scene, holder
+
+
+def dot(panel, head):
+    scatter = panel.plot._scatter
+    place = int(np.flatnonzero((scatter.layer == head.layer) & (scatter.head == head.head))[0])
+    x, y = panel.plot.positions()[place]
+    return QPoint(round(x), round(y))
+
+
+def test_every_dot_is_painted_at_its_distance(made):
+    panel, *_ = made
+    image = pixels(panel.plot.viewport()).astype(int)
+    colour = np.array([int(palette("light").dot[i : i + 2], 16) for i in (1, 3, 5)])
+    for x, y in panel.plot.positions():
+        around = image[int(y) - 2 : int(y) + 3, int(x) - 2 : int(x) + 3].reshape(-1, 3)
+        assert np.abs(around - colour).sum(axis=1).min() < 60
+    heights = panel.plot.positions()[:, 1]
+    assert (np.argsort(-heights) == np.argsort(panel.plot._scatter.distance)).all()
+
+
+def test_hovering_a_dot_names_the_head_and_looks_at_it(qtbot, made):
+    panel, selection, _, scene, _ = made
+    head = HeadRef(2, 1)
+    qtbot.mouseMove(panel.plot.viewport(), dot(panel, head))
+    assert (selection.value.shown, selection.value.head) == (head, HeadRef(0, None))
+    name = panel.plot._name
+    assert name.isVisible()
+    scatter = scene.value.scatter
+    place = 2 * 3 + 1
+    assert name.toPlainText() == head_text(scatter, place)
+    assert name.toPlainText() == (
+        f"layer 2, head 1: {scatter.distance[place]:.1f} px, prefix {100 * scatter.prefix_mass[place]:.0f} %"
+    )
+    QApplication.sendEvent(panel.plot.viewport(), QEvent(QEvent.Type.Leave))
+    QApplication.sendEvent(panel.plot, QEvent(QEvent.Type.Leave))
+    assert selection.value.hovered_head is None
+    assert not name.isVisible()
+
+
+def test_clicking_a_dot_selects_it(qtbot, made):
+    panel, selection, *_ = made
+    qtbot.mouseClick(panel.plot.viewport(), Qt.MouseButton.LeftButton, pos=dot(panel, HeadRef(1, 2)))
+    assert selection.value.head == HeadRef(1, 2)
+
+
+def test_away_from_dots_nothing_is_pointed_at(qtbot, made):
+    panel, selection, *_ = made
+    selection.hover_head(HeadRef(1, 1))
+    qtbot.mouseMove(panel.plot.viewport(), QPoint(3, 3))
+    assert selection.value.hovered_head is None
+
+
+def test_a_head_hovered_elsewhere_is_ringed_and_not_named(made):
+    panel, selection, *_ = made
+    selection.hover_head(HeadRef(3, 0))
+    shown = panel.plot._shown
+    assert shown.data["x"].tolist() == [panel.plot._x[9]]
+    assert not panel.plot._name.isVisible()
+    selection.hover_head(HeadRef(3, None))
+    assert shown.data["y"].tolist() == panel.plot._scatter.distance[9:].tolist()
+
+
+def test_the_query_has_dots_of_its_own(made):
+    panel, selection, _, scene, _ = made
+    plot = panel.plot
+    assert not plot._query.isVisible()
+    before = pixels(plot.viewport())
+    selection.hover((1, 2))
+    QApplication.processEvents()
+    assert plot._query.isVisible()
+    np.testing.assert_array_equal(plot._query._y, scene.value.scatter.query_distance)
+    assert plot._uniform_query.value() == scene.value.scatter.uniform_query
+    changed = (pixels(plot.viewport()) != before).any(axis=2)
+    x, y = plot.positions()[0]
+    # A diamond at the query's own height beside the head's dot, not at the head's.
+    scatter = scene.value.scatter
+    per_unit = (plot.positions()[1, 1] - y) / (scatter.distance[1] - scatter.distance[0])
+    row = y + per_unit * (scatter.query_distance[0] - scatter.distance[0])
+    assert changed[int(row) - 5 : int(row) + 6, int(x) - 5 : int(x) + 6].any()
+    selection.hover("cls")
+    assert not plot._query.isVisible()
+
+
+def test_everything_stays_in_sight_for_every_query(made):
+    panel, selection, _, scene, _ = made
+    for query in np.ndindex(4, 5):
+        selection.hover(tuple(map(int, query)))
+        scatter = scene.value.scatter
+        low, high = panel.plot.getPlotItem().getViewBox().viewRange()[1]
+        assert low == 0
+        assert max(scatter.query_distance.max(), scatter.uniform_query, scatter.uniform) < high
+
+
+def test_the_original_protocol_is_one_choice_away(qtbot, made):
+    panel, _, display, scene, _ = made
+    before = scene.value.scatter.distance
+    panel.protocol.setFocus()
+    qtbot.keyClick(panel.protocol, Qt.Key.Key_Down)
+    assert display.value.protocol == "original"
+    assert (scene.value.scatter.distance < before).all()
+    qtbot.keyClick(panel.unit, Qt.Key.Key_Down)
+    assert display.value.unit == "patches"
+    assert scene.value.scatter.y_label.startswith("mean attention distance (patches), original protocol")
+
+
+def test_the_switches_follow_the_settings(made):
+    from dataclasses import replace
+
+    panel, _, display, *_ = made
+    display.set(replace(display.value, protocol="original", unit="patches"))
+    assert panel.protocol.currentText() == "original protocol"
+    assert panel.unit.currentText() == "patches"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "talk"])
+def test_themes_are_taken_live(made, theme):
+    panel, *_ = made
+    panel.set_theme(palette(theme))
+    QApplication.processEvents()
+    assert bytes(pixels(panel.plot.viewport())[2, 2]).hex() == palette(theme).panel[1:]
+    assert palette(theme).uniform in panel._legend.text()
+
+
+def test_the_legend_goes_beside_above_or_away(made):
+    panel, *_, holder = made
+    assert panel._legend.x() > panel.plot.x()
+    holder.resize(420, 500)
+    QApplication.processEvents()
+    assert panel._legend.y() < panel.plot.y()
+    assert panel._legend.isVisible()
+    holder.resize(420, 160)
+    QApplication.processEvents()
+    assert not panel._legend.isVisible()
+    assert panel.plot.height() > 100
+
+
+def test_nothing_measured_is_an_empty_plot(made):
+    panel, *_ = made
+    panel.paint(None)
+    assert panel.plot.positions().shape == (0, 2)
+    assert panel.plot._head_at(panel.plot.rect().center()) is None

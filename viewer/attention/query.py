@@ -45,7 +45,7 @@ def attention_to(
     for layer, measured in zip(record.layers, measures.layers, strict=True):
         normalizer = measured.log_normalizer
         if normalizer is not None:
-            normalizer = torch.from_numpy(normalizer).to(layer.scores.device)
+            normalizer = torch.tensor(normalizer, device=layer.scores.device)
         column = layer.scores.column(layer.key_layout.token(key), normalizer)
         columns.append(column.cpu().numpy())
     return tuple(columns)

@@ -169,7 +169,7 @@ def _measure_layer(layer: AttentionLayer, metric: Metric, report: Callable[[floa
         prefix_mass=found.prefix_mass[:, order],
         entropy=found.entropy[:, order],
         keys=scores.keys,
-        log_normalizer=found.log_normalizer if scores.how == "query-key" else None,
+        log_normalizer=found.log_normalizer.copy() if scores.how == "query-key" else None,
     )
 
 
@@ -199,14 +199,14 @@ class _DistanceBlock:
 
     def __init__(self, layer: AttentionLayer, metric: Metric) -> None:
         device = layer.scores.device
-        self._queries = torch.from_numpy(layer.query_layout.positions).to(device)
-        self._keys = torch.from_numpy(layer.key_layout.positions).to(device)
+        self._queries = torch.tensor(layer.query_layout.positions, device=device)
+        self._keys = torch.tensor(layer.key_layout.positions, device=device)
         self._metric = metric
         self.placed = layer.query_layout.grid != (0, 0) and layer.key_layout.grid != (0, 0)
         self.patch_px = layer.query_layout.patch_px
         self.square = self.patch_px[0] == self.patch_px[1]
         self.on_patches = self._keys.isfinite().all(dim=1).to(torch.float32)
-        self.prefix = torch.from_numpy(layer.key_layout.prefix_tokens).to(device)
+        self.prefix = torch.tensor(layer.key_layout.prefix_tokens, device=device)
 
     def between(self, rows: slice, unit: tuple[float, float] = (1.0, 1.0)) -> Tensor:
         """Return float32 (rows, keys), each axis in units of so many pixels; 0 where a token has no place."""

@@ -165,8 +165,8 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 
 def plain_reason(error: Exception) -> str:
-    """Return the readable part of an ONNX Runtime message."""
+    """Return the readable part of an ONNX Runtime message, without its source files and failed conditions."""
     text = str(error).strip().splitlines()[0]
-    for mark in (" : ", "Status Message: "):
+    for mark in (" : ", "Status Message: ", " was false. "):
         text = text.rpartition(mark)[2] or text
     return text.rstrip(".")[:300]

@@ -52,15 +52,11 @@ def test_modules_are_found_on_disk():
     ("modules", "unwanted"),
     [
         pytest.param(["viewer"], QT | HEAVY | {"numpy"}, id="viewer"),
-        pytest.param(
-            [f"viewer.{name}" for name in ("cli",) if (ROOT / "viewer" / f"{name}.py").exists()],
-            QT | HEAVY,
-            id="cli",
-        ),
+        pytest.param(["viewer.cli"], QT | HEAVY, id="cli"),
         pytest.param(modules_of("state"), QT | HEAVY, id="state"),
         pytest.param(modules_of("images"), QT | HEAVY, id="images"),
         pytest.param(modules_of("attention"), QT | (HEAVY - {"torch"}), id="attention"),
-        pytest.param(modules_of("backends", "export"), QT, id="backends and export"),
+        pytest.param(modules_of("backends", "export", "commands"), QT, id="backends, export and commands"),
     ],
 )
 def test_importing_loads_nothing_heavy(modules, unwanted):

@@ -33,7 +33,7 @@ def planted(peak=(1, 4), prefix=("cls", "reg1")):
 def made(qtbot):
     _, selection, display, scene = state_of(planted())
     panel = ImagePanel(selection, display)
-    holder = show(qtbot, panel, scene, "overlay", (640, 480))
+    holder = show(qtbot, panel, scene, "overlay", (390, 380))
     return panel, selection, display, scene, holder
 
 
@@ -54,7 +54,8 @@ def test_the_mouse_over_a_patch_makes_it_the_query(qtbot, made):
         for column in range(GRID[1]):
             qtbot.mouseMove(panel, whole(centre(panel, (row, column))))
             assert selection.value.query == (row, column)
-    assert len(heard) == GRID[0] * GRID[1]
+    # The cursor may leave a small screen in between, which looks at nothing.
+    assert [value.hovered for value in heard if value.hovered] == list(np.ndindex(*GRID))
 
 
 def test_speaks_of_patches_and_not_of_pixels(qtbot, made):
@@ -217,7 +218,7 @@ def test_the_inset_shows_the_crop_and_can_be_hidden(qtbot):
     record = replace(planted(), box=(32.0, 0.0, 96.0, 64.0))
     _, selection, display, scene = state_of(record)
     panel = ImagePanel(selection, display)
-    holder = show(qtbot, panel, scene, "overlay", (640, 480))
+    holder = show(qtbot, panel, scene, "overlay", (390, 380))
     inset = panel._laid_out(panel._overlay).inset
     image = pixels(panel)
     accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-import threading
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QObject, Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication
 
 from viewer.state import preferences as settings
 from viewer.state.display import Display
 from viewer.state.documents import Documents
+from viewer.state.looking import Looking
 from viewer.state.palette import palette
 from viewer.state.preferences import Preferences
 from viewer.state.requests import FigureRequest, ModelRequest, TableRequest
@@ -28,13 +25,13 @@ from viewer.state.scene import Scene
 from viewer.state.selection import HeadRef, Selection
 from viewer.ui.jobs import Jobs, Request
 from viewer.ui.theme import apply_theme
+from viewer.ui.uncaught import Uncaught
 from viewer.ui.window import Window
 from viewer.ui.workflow import SAMPLE, Workflow
 
 if TYPE_CHECKING:
     from viewer.backends.model import Job
     from viewer.export.restore import Restored
-    from viewer.state.documents import ImageDocument
 
 # How long closing waits for work that cannot be stopped at once, such as a library being loaded.
 _PATIENCE_SECONDS = 3.0
@@ -96,7 +93,7 @@ def launch(
     application.setApplicationName("patchreach")
     application.setApplicationDisplayName("Patchreach")
     session = Session(application, Start(tuple(files), sample, request, theme, fresh, screenshot))
-    with _Watch(session):
+    with Uncaught(session.window):
         session.window.show()
         application.exec()
     code = session.code
@@ -122,15 +119,12 @@ class Session(QObject):
         Run slow work at once on the calling thread, for tests.
     """
 
-    bug_elsewhere = Signal(str, str)
-
     def __init__(self, application: QApplication, start: Start, synchronous: bool = False) -> None:
         super().__init__()
         self.code = 0
         self._application, self._start = application, start
         self._path = settings.settings_path()
         self.preferences = Preferences() if start.fresh else settings.load(self._path)
-        self._restored: Restored | None = None
         self.documents, self.selection = Documents(), Selection()
         self.display = Display(self.preferences.display)
         if start.theme:
@@ -148,12 +142,13 @@ class Session(QObject):
         self.window = Window(
             self.documents, self.selection, self.display, self.scene, self.jobs, self.preferences
         )
+        # Last: it changes the selection in answer to a change, which the others are to hear of first.
+        self.looking = Looking(self.documents, self.selection)
         self._connect()
 
     def _connect(self) -> None:
         window, workflow = self.window, self.workflow
         self.display.changed.connect(self._dress)
-        self.documents.current_changed.connect(self._point_at_something)
         # After the first paint, through the event loop: nothing below may delay the window.
         window.painted.connect(self._begin, Qt.ConnectionType.QueuedConnection)
         window.closed.connect(self._save)
@@ -172,7 +167,6 @@ class Session(QObject):
         workflow.image_opened.connect(self._remember_image)
         workflow.figure_given.connect(self._open_again)
         self.jobs.crashed.connect(_print_bug)
-        self.bug_elsewhere.connect(window.report_bug)
         if self._start.screenshot:
             self.jobs.idle.connect(self._when_filled)
 
@@ -201,8 +195,8 @@ class Session(QObject):
             self.documents.model is None or self.documents.model.name != SAMPLE.model
         ):
             self.workflow.open_model(SAMPLE)
-        value = self.selection.value
-        self.selection.set(replace(value, hovered=_SAMPLE_QUERY, pins=(), head=_SAMPLE_HEAD))
+        look = replace(self.selection.value, hovered=_SAMPLE_QUERY, pins=(), head=_SAMPLE_HEAD)
+        self.looking.wish(str(SAMPLES[0].path), look)
         self.workflow.open_paths([SAMPLES[0].path])
 
     def copy(self, view: str) -> None:
@@ -223,12 +217,10 @@ class Session(QObject):
         scene = self.scene.value
 
         def work(job: Job) -> Path:
+            from viewer.export.requested import write
+
             job.step(f"Writing {request.path.name}")
-            return (
-                _write_table(scene, request)
-                if isinstance(request, TableRequest)
-                else _write_figure(scene, request)
-            )
+            return write(scene, request)
 
         self.jobs.submit(Request(f"Exporting {request.path.name}", work, self._exported, self._say))
 
@@ -253,29 +245,10 @@ class Session(QObject):
             self._theme = self.display.value.theme
             apply_theme(self._application, palette(self._theme))
 
-    def _point_at_something(self, document: ImageDocument | None) -> None:
-        """Fill the panels of the first picture: a query in the middle, a layer half way through."""
-        if document is None or document.record is None:
-            return
-        restored, value = self._restored, self.selection.value
-        if restored is not None and str(document.image.path) == restored.image:
-            self._restored = None
-            self.display.set(replace(restored.display, theme=self.display.value.theme))
-            self.selection.set(restored.selection)
-            self.selection.fit(document.record)
-        elif value.query is None:
-            rows, columns = document.record.grid
-            head = (
-                value.head
-                if value.head != HeadRef(0, None)
-                else HeadRef(len(document.record.layers) // 2, None)
-            )
-            hovered = (rows // 2, columns // 2) if rows and columns else None
-            self.selection.set(replace(value, hovered=hovered, head=head))
-
     def _open_again(self, restored: Restored) -> None:
         """Show what an exported figure shows: its model, its picture, its selection."""
-        self._restored = restored
+        self.display.set(replace(restored.display, theme=self.display.value.theme))
+        self.looking.wish(restored.image, restored.selection)
         if not Path(restored.image).is_file():
             shown = restored.image or "a picture without a file"
             self.window.say(f"The figure shows {shown}, which is not there any more.")
@@ -291,7 +264,7 @@ class Session(QObject):
         self.window.remember(self.window.remembered.with_image(path))
 
     def _save(self) -> None:
-        """Remember what was chosen; a folder that can't be written to must not keep the window from closing."""
+        """Remember what was chosen; a folder that can't be written to must not keep the window open."""
         if self._start.fresh:
             return
         value = self.selection.value
@@ -323,7 +296,7 @@ class Session(QObject):
         self.window.close()
 
     def tear_down(self, seconds: float) -> bool:
-        """Take everything apart in an order that Qt survives: work first, then the window, the application last.
+        """Take everything apart in an order that Qt survives: work, then the window, the application last.
 
         Returns
         -------
@@ -346,56 +319,5 @@ def _restore(path: Path) -> Restored | None:
     return restore(path)
 
 
-def _write_figure(scene: object, request: FigureRequest) -> Path:
-    from viewer.export.figure import save
-
-    return save(scene, request)
-
-
-def _write_table(scene: object, request: TableRequest) -> Path:
-    from viewer.errors import ExportError
-    from viewer.export import provenance, tables
-    from viewer.export.writing import write_atomically
-
-    document = scene.document
-    if document is None or document.record is None or document.measures is None:
-        raise ExportError("The picture is not measured yet; export the table when it is.")
-    entry = tables.entry(document.record, document.measures, scene.display.protocol)
-    facts = provenance.of_record(document.record)
-    write_atomically(request.path, tables.encode([entry], tables.format_of(request.path), facts))
-    return request.path
-
-
 def _print_bug(title: str, details: str) -> None:
     print(f"patchreach: {title} failed:\n{details}", file=sys.stderr)
-
-
-class _Watch:
-    """While the window is open, errors nobody caught are shown in it, and Ctrl+C in the terminal closes it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._hooks = (sys.excepthook, threading.excepthook)
-        self._interrupt = signal.getsignal(signal.SIGINT)
-        self._ticks = QTimer()
-        # Python sees a signal only when it gets to run; Qt's loop alone would sleep on.
-        self._ticks.timeout.connect(lambda: None)
-
-    def __enter__(self) -> None:
-        sys.excepthook = self._report
-        threading.excepthook = lambda arguments: self._report(*arguments[:3])
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, lambda *_: self._session.window.close())
-            self._ticks.start(250)
-
-    def __exit__(self, *_: object) -> None:
-        self._ticks.stop()
-        sys.excepthook, threading.excepthook = self._hooks
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._interrupt)
-
-    def _report(self, kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-        details = "".join(traceback.format_exception(kind, error, where))
-        _print_bug("Something", details)
-        # From whatever thread: the signal brings it to the window's.
-        self._session.bug_elsewhere.emit("Something", details)

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
@@ -397,3 +397,15 @@ def test_nothing_is_clipped_in_a_narrow_window(opened, qtbot):
         for panel in (opened.window.views.image, opened.window.views.heads, opened.window.views.scatter):
             corner = panel.mapTo(opened.window, QPoint(panel.width(), panel.height()))
             assert corner.x() <= 900 and corner.y() <= 600
+
+
+def test_the_query_stays_when_the_mouse_leaves_the_picture(opened, qtbot):
+    image, heads = opened.window.views.image, opened.window.views.heads
+    QTest.mouseMove(image, image.rect().center() - QPoint(60, 40))
+    QApplication.processEvents()
+    hovered = opened.selection.value.query
+    assert hovered not in (None, (5, 5))
+    QApplication.sendEvent(image, QEvent(QEvent.Type.Leave))
+    QTest.mouseMove(heads, heads.rect().center())
+    assert opened.selection.value.query == hovered
+    assert opened.scene.value.heads.maps is not None

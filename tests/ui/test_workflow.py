@@ -1,0 +1,141 @@
+"""Which work is done next, what becomes of work that is overtaken, and the model nobody chose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+
+from viewer.app import Session, Start
+
+from .conftest import GRID, drop, settle, urls
+
+
+def statuses(session):
+    return [document.status for document in session.documents.all]
+
+
+def test_the_picture_on_the_screen_comes_first(opened, qtbot, pictures):
+    order = []
+    opened.documents.changed.connect(
+        lambda key: order.append(key) if opened.documents.get(key).status == "running" else None
+    )
+    opened.workflow.open_paths(pictures(4, "more"))
+    qtbot.waitUntil(lambda: len(opened.documents.all) == 5, timeout=30_000)
+    last = opened.documents.all[-1]
+    opened.documents.show(last.key)
+    settle(qtbot, opened)
+    assert statuses(opened) == ["done"] * 5
+    assert order.index(last.key) < len(order) - 1
+
+
+def test_a_new_model_runs_every_picture_again(opened, qtbot, pictures, model_request):
+    opened.workflow.open_paths(pictures(1, "more"))
+    settle(qtbot, opened)
+    before = [document.record for document in opened.documents.all]
+    opened.window.model_asked.emit(replace(model_request, image_size=(96, 128)))
+    settle(qtbot, opened)
+    assert statuses(opened) == ["done", "done"]
+    assert all(document.record not in before for document in opened.documents.all)
+    assert {document.record.grid for document in opened.documents.all} == {(6, 8)}
+    query = opened.selection.value.query
+    assert query is not None and query[0] < 6 and query[1] < 8
+
+
+def test_results_of_a_model_that_was_replaced_are_dropped(opened, qtbot, pictures, model_request):
+    opened.workflow.open_paths(pictures(3, "more"))
+    qtbot.waitUntil(lambda: "running" in statuses(opened), timeout=30_000)
+    opened.workflow.open_model(replace(model_request, image_size=64))
+    opened.workflow.open_model(replace(model_request, image_size=96))
+    settle(qtbot, opened)
+    assert statuses(opened) == ["done"] * 4
+    assert {document.record.input_size for document in opened.documents.all} == {(96, 96)}
+    assert [request.image_size for request in opened.window.remembered.recent_models] == [96, None]
+
+
+def test_a_picture_closed_while_the_model_looks_at_it_stays_closed(opened, qtbot, pictures):
+    opened.workflow.open_paths(pictures(1, "more"))
+    qtbot.waitUntil(lambda: "running" in statuses(opened), timeout=30_000)
+    [running] = [document for document in opened.documents.all if document.status == "running"]
+    opened.workflow.close(running.key)
+    settle(qtbot, opened)
+    assert opened.documents.get(running.key) is None
+    assert statuses(opened) == ["done"]
+    assert opened.window.film_strip.count() == 1
+
+
+def test_cancelled_pictures_say_so_and_run_again_on_a_double_click(opened, qtbot, pictures):
+    opened.workflow.open_paths(pictures(1, "more"))
+    qtbot.waitUntil(lambda: "running" in statuses(opened), timeout=30_000)
+    opened.jobs.cancel()
+    settle(qtbot, opened)
+    document = opened.documents.all[1]
+    assert (document.status, document.record) == ("failed", None)
+    assert document.problem.startswith("Cancelled.")
+    assert opened.window.messages.texts == ()
+    strip = opened.window.film_strip
+    where = strip.visualItemRect(strip.item(1)).center()
+    qtbot.mouseDClick(strip.viewport(), Qt.MouseButton.LeftButton, pos=where)
+    settle(qtbot, opened)
+    assert opened.documents.all[1].status == "done"
+
+
+def test_an_unknown_model_name_is_answered_with_near_ones(opened, qtbot, model_request):
+    opened.workflow.open_model(replace(model_request, model="vit_smal_patch16_224", weights=None))
+    settle(qtbot, opened)
+    [sentence] = opened.window.messages.texts
+    assert "vit_small_patch16_224" in sentence
+    assert statuses(opened) == ["done"]
+
+
+def test_without_a_model_the_sample_is_fetched_and_its_failure_is_told_once(
+    sessions, qtbot, pictures, tmp_path, monkeypatch, model_request
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    session = sessions()
+    drop(session, urls(*pictures(2)))
+    settle(qtbot, session)
+    assert statuses(session) == ["waiting", "waiting"]
+    problem, said = session.window.messages.texts
+    assert said.startswith("No model was open, so the sample model")
+    assert "sample" in problem
+    session.window.model_asked.emit(model_request)
+    settle(qtbot, session)
+    assert statuses(session) == ["done", "done"]
+
+
+def test_a_synchronous_session_is_done_when_the_call_returns(qtbot, pictures, model_request):
+    session = Session(QApplication.instance(), Start(), synchronous=True)
+    session.workflow.open_model(model_request)
+    session.workflow.open_paths(pictures(2))
+    assert statuses(session) == ["done", "done"]
+    assert session.scene.value.overlay.grid == GRID
+    assert session.tear_down(1.0)
+
+
+@pytest.mark.parametrize("bad", ["record", "measures"])
+def test_a_bug_while_a_picture_is_worked_on_marks_only_that_picture(
+    opened, qtbot, pictures, monkeypatch, bad, capsys
+):
+    import viewer.attention.sweep
+
+    where = type(opened.documents.model) if bad == "record" else viewer.attention.sweep
+    name = "attend" if bad == "record" else "measure_record"
+    right = getattr(where, name)
+    calls = []
+
+    def wrong_once(*arguments):
+        calls.append(name)
+        return [][1] if len(calls) == 1 else right(*arguments)
+
+    monkeypatch.setattr(where, name, wrong_once)
+    opened.workflow.open_paths(pictures(2, "more"))
+    settle(qtbot, opened)
+    assert sorted(statuses(opened)) == ["done", "done", "failed"]
+    [sentence] = opened.window.messages.texts
+    assert "because of an error in Patchreach" in sentence
+    assert "IndexError" in capsys.readouterr().err

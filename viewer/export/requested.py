@@ -1,0 +1,35 @@
+"""What a person asked for in the window, written to its file: a figure or a table of one moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewer.errors import ExportError
+from viewer.export import figure, provenance, tables
+from viewer.export.writing import write_atomically
+from viewer.state.requests import FigureRequest, TableRequest
+
+if TYPE_CHECKING:
+    from viewer.state.scene import SceneValue
+
+
+def write(scene: SceneValue, request: FigureRequest | TableRequest) -> Path:
+    """Write a figure or a table, and return where to.
+
+    Raises
+    ------
+    ExportError
+        If there is nothing to write yet, or no such format.
+    FileError
+        If the file can't be written.
+    """
+    if isinstance(request, FigureRequest):
+        return figure.save(scene, request)
+    document = scene.document
+    if document is None or document.record is None or document.measures is None:
+        raise ExportError("The picture is not measured yet; export the table when it is.")
+    entry = tables.entry(document.record, document.measures, scene.display.protocol)
+    facts = provenance.of_record(document.record)
+    write_atomically(request.path, tables.encode([entry], tables.format_of(request.path), facts))
+    return request.path

@@ -156,9 +156,15 @@ def test_column_equals_the_matrix_column(key):
     np.testing.assert_allclose(column, weights[:, :, key], rtol=1e-4, atol=1e-12)
 
 
-def test_a_slice_of_a_joint_tensor_does_not_keep_the_rest_alive():
-    joint = torch.randn(1, KEYS, 3, HEADS, DIMENSION)
-    queries, keys, _ = joint.permute(2, 0, 3, 1, 4)[:, 0]
+@pytest.mark.parametrize(
+    "joint",
+    [
+        pytest.param(torch.randn(3, HEADS, KEYS, DIMENSION), id="one after another"),
+        pytest.param(torch.randn(KEYS, 3, HEADS, DIMENSION).permute(1, 2, 0, 3), id="interleaved"),
+    ],
+)
+def test_a_slice_of_a_joint_tensor_does_not_keep_the_rest_alive(joint):
+    queries, keys, _ = joint
     scores = QueryKeyScores(queries, keys, 1.0)
     assert storage_bytes(scores.tensors) == 2 * 4 * HEADS * KEYS * DIMENSION
     np.testing.assert_array_equal(scores.key_vectors, keys)

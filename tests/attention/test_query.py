@@ -77,3 +77,18 @@ def test_unknown_queries_and_keys_are_refused(record, measures, query):
         attention_from(record, query)
     with pytest.raises(LookupError):
         attention_to(record, measures, query)
+
+
+def test_asking_leaves_torchs_threads_as_they_were():
+    layout = TokenLayout.regular((2, 2), (16.0, 16.0), ("cls",))
+    record = record_of(layer_of(random_scores(0, 2, 5), layout))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        attention_from(record, (0, 1))
+        attention_to(record, measure_record(record), "cls")
+        with pytest.raises(LookupError):
+            attention_from(record, (9, 9))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

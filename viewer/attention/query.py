@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     import numpy.typing as npt
 
@@ -28,7 +31,8 @@ def attention_from(record: AttentionRecord, query: Query) -> tuple[npt.NDArray[n
         If there is no such query.
     """
     record.layout.token(query)
-    return tuple(_row(layer, query) for layer in record.layers)
+    with _one_thread():
+        return tuple(_row(layer, query) for layer in record.layers)
 
 
 def attention_to(
@@ -42,13 +46,29 @@ def attention_to(
         If there is no such key.
     """
     columns = []
-    for layer, measured in zip(record.layers, measures.layers, strict=True):
-        normalizer = measured.log_normalizer
-        if normalizer is not None:
-            normalizer = torch.tensor(normalizer, device=layer.scores.device)
-        column = layer.scores.column(layer.key_layout.token(key), normalizer)
-        columns.append(column.cpu().numpy())
+    with _one_thread():
+        for layer, measured in zip(record.layers, measures.layers, strict=True):
+            normalizer = measured.log_normalizer
+            if normalizer is not None:
+                normalizer = torch.tensor(normalizer, device=layer.scores.device)
+            column = layer.scores.column(layer.key_layout.token(key), normalizer)
+            columns.append(column.cpu().numpy())
     return tuple(columns)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute without torch's helper threads.
+
+    The products are too small to share out, and threads that wait for one another stall as soon as something
+    else runs: a hover while a picture was measured took 20 to 400 milliseconds with two threads, 2 with one.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _row(layer: AttentionLayer, query: Query) -> npt.NDArray[np.float32]:

@@ -262,6 +262,16 @@ def test_render_makes_every_view(
     assert found.image == pictures[0]
 
 
+def test_a_figure_of_a_whole_picture_asks_for_the_whole_picture_again(
+    model: list[str], pictures: list[str], tmp_path: Path
+) -> None:
+    from viewer.export.restore import restore
+
+    path = tmp_path / "fig.png"
+    assert main(["render", pictures[0], *model, "--image-size", "whole", "-o", str(path)]) == 0
+    assert restore(path).model.image_size == "whole"
+
+
 def test_render_draws_the_very_figure_of_the_window(
     model: list[str], pictures: list[str], tmp_path: Path
 ) -> None:

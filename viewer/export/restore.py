@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from viewer.export.provenance import read_provenance
 from viewer.state.display import DisplayValue, Protocol, Scale, Theme, Unit
-from viewer.state.requests import ModelRequest, View
+from viewer.state.requests import ImageSize, ModelRequest, View
 from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _Choice = TypeVar("_Choice", bound=str)
+_WHOLE = re.compile(r"\d+x\d+, whole\b")  # as `viewer.backends.inputs.describe` writes it
 _CHOICES = {
     "protocol": get_args(Protocol),
     "unit": get_args(Unit),
@@ -66,7 +68,7 @@ def restore(path: str | Path) -> Restored | None:
         return None
     view = facts.get("view")
     return Restored(
-        model=ModelRequest(name, _text(model, "weights") or None, _size(model.get("input_size"))),
+        model=ModelRequest(name, _text(model, "weights") or None, _size(facts, model)),
         model_sha256=_text(model, "sha256"),
         image=_text(image, "path"),
         image_sha256=_text(image, "sha256"),
@@ -126,8 +128,11 @@ def _query(raw: object) -> Query | None:
     return None
 
 
-def _size(raw: object) -> tuple[int, int] | None:
-    found = _query(raw)
+def _size(facts: dict[str, Any], model: dict[str, Any]) -> ImageSize:
+    # A size by itself would crop again what was left whole.
+    if _WHOLE.match(_text(facts, "preprocessing")):
+        return "whole"
+    found = _query(model.get("input_size"))
     return found if isinstance(found, tuple) and min(found) > 0 and max(found) <= 1 << 16 else None
 
 

@@ -414,3 +414,11 @@ def test_huge_pictures_are_shrunk_by_whole_factors() -> None:
     under = overlay.seen[int(32 * (row + 0.6)), int(32 * (column + 0.6))]
     expected = 0.7 * lut("viridis")[level, :3] + 0.3 * under
     np.testing.assert_allclose(found[y, x, :3], expected, atol=6)
+
+
+def test_a_layer_that_lacks_prefix_tokens_or_patches_shows_no_number_for_them(scene: SceneValue) -> None:
+    values = np.full_like(scene.overlay.values, np.nan)
+    overlay = replace(scene.overlay, values=values, prefix=(("cls", math.nan),))
+    svg = Svg(draw(replace(scene, overlay=overlay), FigureRequest("overlay"), "svg"))
+    assert not any("nan" in text or "class token" in text for text in svg.texts)
+    assert (svg.image("attention")[..., 3] == 0).all()

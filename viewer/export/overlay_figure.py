@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -58,10 +59,15 @@ class OverlayPart:
         if overlay.values is None:
             return None
         label = f"{overlay.label}, {overlay.scale_label}"
-        largest = max([float(np.nanmax(overlay.values, initial=0)), *(w for _, w in overlay.prefix)])
+        largest = max([float(np.nanmax(overlay.values, initial=0)), *(w for _, w in self._prefix)])
         # A flat picture is too low for numbers and label.
         height = max(self._picture[1], round(12 * self.style.em))
         return ColourBar.of_range(overlay.colormap, overlay.vmax, largest, label, height, self.style)
+
+    @property
+    def _prefix(self) -> list[tuple[str, float]]:
+        """Prefix tokens of the shown layer; pooling may have others than the rest of the model."""
+        return [(name, weight) for name, weight in self.overlay.prefix if math.isfinite(weight)]
 
     @cached_property
     def _prefix_rows(self) -> list[list[tuple[float, str, float]]]:
@@ -69,7 +75,7 @@ class OverlayPart:
         if self._bar is None:
             return []
         em, rows, x = self.style.em, [], self.width
-        for name, weight in self.overlay.prefix:
+        for name, weight in self._prefix:
             text = f"{token_words(name)} {'< 0.001' if weight < 0.001 else f'{weight:.3f}'}"
             needed = 1.3 * em + text_width(text, self.style.small)
             if x + needed > self.width:

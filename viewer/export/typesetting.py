@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from matplotlib.backends.backend_agg import RendererAgg
@@ -84,9 +85,13 @@ def _without_middle(text: str, kept: int) -> str:
 
 
 def wrap(text: str, width: float, points: float, bold: bool = False) -> list[str]:
-    """Break text into lines that fit a width in pixels; a single word that is too long loses its middle."""
+    """Break text into lines that fit a width in pixels; a single word that is too long loses its middle.
+
+    Coordinates such as "(4, 5)" count as one word.
+    """
     lines: list[str] = []
-    for word in text.split():
+    words = re.split(r"(?<!\d,)\s+", text.strip()) if text.strip() else []
+    for word in words:
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(longer, points, bold) <= width:
             lines[-1] = longer

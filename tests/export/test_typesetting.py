@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from viewer.export.typesetting import shorten, text_width, wrap
+
+
+def test_lines_fit_and_hold_every_word() -> None:
+    text = "Layer 10, head 5: which patches attend to patch (5, 8) of the picture"
+    for width in (150, 200, 300, 1000):
+        lines = wrap(text, width, 10)
+        assert " ".join(lines) == text
+        assert all(text_width(line, 10) <= width for line in lines)
+        assert any("(5, 8)" in line for line in lines)
+    assert wrap("  ", 100, 10) == []
+
+
+def test_a_word_that_is_too_long_keeps_both_ends() -> None:
+    name = "vit_so400m_patch14_siglip_gap_378.webli_ft_in1k"
+    short = shorten(name, 150, 10)
+    assert text_width(short, 10) <= 150 < text_width(short + "mm", 10)
+    front, back = short.split("…")
+    assert name.startswith(front) and name.endswith(back)
+    assert abs(len(front) - len(back)) <= 1
+    assert wrap(f"a {name}", 150, 10) == ["a", short]
+
+
+def test_width_grows_with_the_type() -> None:
+    assert text_width("attention weight", 20) == pytest.approx(
+        2 * text_width("attention weight", 10), rel=0.06
+    )
+    assert text_width("attention weight", 10, bold=True) > text_width("attention weight", 10)

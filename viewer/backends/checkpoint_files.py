@@ -170,8 +170,9 @@ def _load(path: Path) -> object:
     # Training programs keep their command line and NumPy numbers beside the weights: these can do no harm.
     harmless = [argparse.Namespace, np.dtype, *_numpy_numbers()]
     try:
-        with torch.serialization.safe_globals(harmless):
-            return torch.load(path, map_location="cpu", weights_only=True)
+        # An open file, as for a path torch.load goes by its suffix.
+        with torch.serialization.safe_globals(harmless), path.open("rb") as file:
+            return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
             r"Unsupported (?:global|class) ([\w.]+)", str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import sys
 from collections.abc import Iterator, Sequence
@@ -100,7 +101,9 @@ def _converted(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     convert = getattr(module, "checkpoint_filter_fn", None)
     if convert is None:
         return state
-    options = {"adapt_layer_scale": True} if module.__name__.endswith(".deit") else {}
+    # DeiT III keeps its layer scales elsewhere; no other model has anything of that name.
+    adapts = "adapt_layer_scale" in inspect.signature(convert).parameters
+    options = {"adapt_layer_scale": True} if adapts else {}
     try:
         # Some of timm's filters print.
         with contextlib.redirect_stdout(io.StringIO()):

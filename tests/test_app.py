@@ -61,6 +61,30 @@ def test_closing_at_any_moment_ends_well(weights, moment):
     assert (found.returncode, found.stderr, found.stdout) == (0, "", "")
 
 
+STUCK = """
+import sys, time
+from PySide6.QtCore import QTimer
+from viewer.app import Session, launch
+from viewer.ui.jobs import Request
+
+def begin(self, old=Session._begin):
+    old(self)
+    self.jobs.submit(Request("foreign code that does not listen", lambda job: time.sleep(60)))
+    QTimer.singleShot(200, self.window.close)
+
+Session._begin = begin
+sys.exit(launch([]))
+"""
+
+
+def test_work_that_does_not_listen_does_not_keep_the_program_alive(own_settings):
+    started = time.monotonic()
+    found = python("-c", STUCK)
+    assert (found.returncode, found.stderr, found.stdout) == (0, "", "")
+    assert time.monotonic() - started < 30
+    assert (own_settings / "patchreach" / "settings.json").exists()
+
+
 @pytest.mark.parametrize(
     "environment",
     [

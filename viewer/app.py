@@ -32,6 +32,7 @@ from viewer.ui.workflow import SAMPLE, Workflow
 if TYPE_CHECKING:
     from viewer.backends.model import Job
     from viewer.export.restore import Restored
+    from viewer.ui.views import Views
 
 # How long closing waits for work that cannot be stopped at once, such as a library being loaded.
 _PATIENCE_SECONDS = 3.0
@@ -171,10 +172,8 @@ class Session(QObject):
             self.jobs.idle.connect(self._when_filled)
 
     def _begin(self) -> None:
-        """Build the panels, and open what the program was started with."""
-        from viewer.ui.views import Views
-
-        self.window.set_views(Views(self.selection, self.display))
+        """Have the panels' libraries loaded, and open what the program was started with."""
+        self.jobs.submit(Request("Preparing the views", _load_views, self._build_views))
         start = self._start
         if start.model is not None:
             self.workflow.open_model(start.model)
@@ -182,8 +181,9 @@ class Session(QObject):
             self.open_sample()
         if start.files:
             self.workflow.open_paths([Path(file) for file in start.files])
-        if start.screenshot:
-            self._when_filled()
+
+    def _build_views(self, views: type[Views]) -> None:
+        self.window.set_views(views(self.selection, self.display))
 
     # What a person asks for
 
@@ -311,6 +311,14 @@ class Session(QObject):
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         gc.collect()
         return ended
+
+
+def _load_views(job: Job) -> type[Views]:
+    """Import the panels off the window's thread: pyqtgraph alone takes longer than the rest of the window."""
+    from viewer.ui.views import Views
+
+    job.step("Preparing the views")
+    return Views
 
 
 def _restore(path: Path) -> Restored | None:

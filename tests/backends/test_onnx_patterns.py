@@ -12,12 +12,12 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from viewer.backends.onnx_model import open_onnx
 from viewer.backends.onnx_patterns import AFTER, BETWEEN
-from viewer.errors import NoAttentionError
+from viewer.errors import LayoutError, NoAttentionError
 
 HEADS, TOKENS, WIDTH = 2, 6, 4
 # A 2 x 3 grid of 4-pixel patches; queries, keys and values are three channel groups of one 1x1 convolution.
 HEAD = f"""
-<ir_version: 10, opset_import: ["" : 23]>
+<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]>
 tiny (float[1, 3, 8, 12] picture) => (float[1, {TOKENS}, {HEADS * WIDTH}] out)
 {{
   grid = Conv <kernel_shape = [4, 4], strides = [4, 4]> (picture, patch_weight)
@@ -56,6 +56,13 @@ CONSTANTS: dict[str, np.ndarray] = {
     "bias": RNG.normal(0, 1, (1, HEADS, TOKENS, TOKENS)).astype(np.float32),
     "allowed": (np.arange(TOKENS * TOKENS).reshape(1, 1, TOKENS, TOKENS) % 3 != 1),
     "forbidden": (np.arange(TOKENS * TOKENS).reshape(1, 1, TOKENS, TOKENS) % 3 == 1),
+    "halves": np.array([2, HEADS, TOKENS // 2, WIDTH]),
+    "halves_turned": np.array([2, HEADS, WIDTH, TOKENS // 2]),
+    "halves_flat": np.array([2 * HEADS, TOKENS // 2, WIDTH]),
+    "halves_flat_turned": np.array([2 * HEADS, WIDTH, TOKENS // 2]),
+    "whole": np.array([1, HEADS, TOKENS, WIDTH]),
+    "rows": np.array([1, HEADS * TOKENS, TOKENS]),
+    "square": np.array([1, HEADS, TOKENS, TOKENS]),
     "step": np.array(1 / 255, np.float32),
     "no_offset": np.array(0, np.uint8),
     "minus_infinity": np.array(-np.inf, np.float32),
@@ -140,6 +147,10 @@ ROWS = {
     "both sides scaled before": (
         "q2 = Mul (q, half)\n k2 = Mul (half, kt)\n z = MatMul (q2, k2)\n " + FINISH,
         lambda s: s * 0.25,
+    ),
+    "FusedMatMul": (
+        "z = com.microsoft.FusedMatMul <alpha = 0.5, transB = 1> (q, k)\n " + FINISH,
+        lambda s: s * 0.5,
     ),
     "Cast after": (after("pc = Cast <to = 1> (p)", "pc"), lambda s: s),
     "Dropout after": (after("pd = Dropout (p)", "pd"), lambda s: s),
@@ -260,6 +271,70 @@ def test_quantized_products_give_weights_that_are_not_verified(tmp_path):
     np.testing.assert_allclose(layer.scores.weights(slice(None)).numpy(), softmax(product()), atol=0.1)
     assert layer.key_layout.grid == (2, 3)
     assert not layer.verdict.verified
+
+
+WINDOWED = {
+    "two groups of tokens": (
+        "attention attends within 2 separate groups of tokens",
+        """
+        qw = Reshape (q, halves)
+        kw = Reshape (kt, halves_turned)
+        vw = Reshape (v, halves)
+        s = MatMul (qw, kw)
+        p = Softmax <axis = -1> (s)
+        cw = MatMul (p, vw)
+        context = Reshape (cw, whole)
+        """,
+    ),
+    "groups side by side with heads": (
+        "the heads of attention look at different tokens",
+        """
+        qw = Reshape (q, halves_flat)
+        kw = Reshape (kt, halves_flat_turned)
+        vw = Reshape (v, halves_flat)
+        s = MatMul (qw, kw)
+        p = Softmax <axis = -1> (s)
+        cw = MatMul (p, vw)
+        context = Reshape (cw, whole)
+        """,
+    ),
+    "logits rearranged for a mask": (
+        "attention can't be followed: its logits are rearranged on their way to the softmax",
+        f"""
+        {PLAIN}
+        a = Reshape (s, rows)
+        z = Reshape (a, square)
+        p = Softmax <axis = -1> (z)
+        context = MatMul (p, v)
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_windowed_attention_is_refused_rather_than_shown_wrongly(name, tmp_path):
+    reason, body = WINDOWED[name]
+    with pytest.raises(LayoutError, match=reason):
+        attend(body, tmp_path)
+
+
+def test_operator_that_no_rule_covers_stops_with_its_name(tmp_path):
+    body = """
+      shuffled = DepthToSpace <blocksize = 2> (grid)
+      back = SpaceToDepth <blocksize = 2> (shuffled)
+      again = Reshape (back, flat_shape)
+      turned = Transpose <perm = [0, 2, 1]> (again)
+      q9 = MatMul (turned, query_weight)
+      qs = Reshape (q9, split)
+      qq = Transpose <perm = [0, 2, 1, 3]> (qs)
+      s = MatMul (qq, kt)
+      p = Softmax <axis = -1> (s)
+      context = MatMul (p, v)
+    """
+    with pytest.raises(
+        LayoutError, match=r"the operator 'shuffled' is a DepthToSpace, which no rule covers\.$"
+    ):
+        attend(body, tmp_path)
 
 
 NOT_ATTENTION = {

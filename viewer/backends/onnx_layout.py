@@ -14,7 +14,7 @@ from viewer.attention.layout import TokenLayout
 from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_moves import follow
 from viewer.backends.onnx_patterns import Found, Operand
-from viewer.backends.onnx_places import Places, UnknownPlace, picture, unplaced
+from viewer.backends.onnx_places import Places, UnknownPlace, picture, shrink, thin, unplaced
 
 # Which inputs of an operator say how it moves elements, rather than being moved.
 _REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare")
@@ -121,6 +121,10 @@ def _layout(
 ) -> TokenLayout:
     """Return the layout of one operand's tokens."""
     arranged = operand.arrange(places[operand.tensor])
+    for axis in range(arranged.ndim - 2):
+        arranged = shrink(arranged, axis)
+    if max(thin(arranged).shape[:-2], default=1) > 1:
+        raise UnknownPlace(f"the heads of {match.name} look at different tokens, as in windowed attention")
     while arranged.ndim > 2:
         arranged = arranged[0]
     tokens = arranged[:, 0]

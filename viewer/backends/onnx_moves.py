@@ -141,9 +141,8 @@ def _matmul(at: Setting) -> Places:
     """Keep the rows' places in a product with a matrix; weights times values also, whose rows are queries."""
     first, second = (0, 3) if at.node.op_type == "QLinearMatMul" else (0, 1)
     left, right = at.places[first], at.places[second]
-    if at.node.op_type == "Gemm":
-        left = left.T if attribute(at.node, "transA", 0) else left
-        right = right.T if attribute(at.node, "transB", 0) else right
+    left = left.swapaxes(-1, -2) if attribute(at.node, "transA", 0) else left
+    right = right.swapaxes(-1, -2) if attribute(at.node, "transB", 0) else right
     if has_place(left) or not has_place(right):
         rows = average(left, -1) if left.ndim > 1 else average(left, -1).reshape(1)
         return np.broadcast_to(rows, at.shapes[0])
@@ -229,7 +228,7 @@ _MOVES: dict[str, Callable[[Setting], Places | tuple[Places, ...]]] = {
 _FAMILIES = (
     (_nowhere, "Shape Size GlobalAveragePool GlobalMaxPool"),
     (_reshape, "Reshape Squeeze Unsqueeze Flatten"),
-    (_matmul, "MatMul Gemm MatMulInteger QLinearMatMul"),
+    (_matmul, "MatMul FusedMatMul Gemm MatMulInteger QLinearMatMul"),
     (_window, "Conv ConvInteger AveragePool MaxPool"),
     (_reduce, "ReduceMean ReduceSum ReduceMax ReduceMin ReduceL2 ReduceSumSquare"),
     (_elementwise, "Add Sub Mul Div Pow Min Max Sum Where PRelu Mod"),
@@ -257,7 +256,7 @@ _MOVES |= {op: rule for rule, names in _FAMILIES for op in names.split()}
 _FAMILIES = (
     (_nowhere, "Shape Size GlobalAveragePool GlobalMaxPool"),
     (_reshape, "Reshape Squeeze Unsqueeze Flatten"),
-    (_matmul, "MatMul Gemm MatMulInteger QLinearMatMul"),
+    (_matmul, "MatMul FusedMatMul Gemm MatMulInteger QLinearMatMul"),
     (_window, "Conv ConvInteger AveragePool MaxPool"),
     (_reduce, "ReduceMean ReduceSum ReduceMax ReduceMin ReduceL2 ReduceSumSquare"),
     (_elementwise, "Add Sub Mul Div Pow Min Max Sum Where PRelu Mod"),

@@ -7,7 +7,7 @@ habit is a new row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
@@ -59,8 +59,15 @@ AFTER = {
 }
 """Operators that may stand between softmax and values, and the operands by which weights come in."""
 
-PRODUCTS = {"MatMul": (0, 1), "Einsum": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
+PRODUCTS = {
+    "MatMul": (0, 1),
+    "FusedMatMul": (0, 1),  # what ONNX Runtime writes into models that it saves optimized
+    "Einsum": (0, 1),
+    "MatMulInteger": (0, 1),
+    "QLinearMatMul": (0, 3),
+}
 """Operators that multiply two tensors, and which inputs those are."""
+_FLOAT_PRODUCTS = ("MatMul", "FusedMatMul", "Einsum")
 
 # Behind a softmax whose logits are not understood, the product is looked for through these only: they leave
 # every token where it is.
@@ -77,6 +84,9 @@ _ELEMENTWISE = frozenset(
         "DynamicQuantizeLinear",
     }
 )
+
+
+_MOVING = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand"})
 
 
 class Operand(NamedTuple):
@@ -137,12 +147,16 @@ class Found:
         The product.
     steps
         From the product to the softmax.
+    scale
+        Factor on the product before these.
     weights
         The softmax's result where the logits are not understood; empty otherwise.
     node
         The standard operator, where there is one (then `steps` is empty).
     quantized
         Whether weights times values are computed in integers, which can't be checked against floats.
+    unclear
+        Why it can't be shown though it is attention, as a clause; mostly empty.
     """
 
     name: str
@@ -151,9 +165,11 @@ class Found:
     values: Operand
     context: Operand
     steps: tuple[Step, ...] = ()
+    scale: float = 1.0
     weights: str = ""
     node: onnx.NodeProto | None = None
     quantized: bool = False
+    unclear: str = ""
 
 
 def find_attention(graph: Graph) -> tuple[Found, ...]:
@@ -178,7 +194,7 @@ def _named(found: list[Found]) -> tuple[Found, ...]:
     for index, (match, name) in enumerate(zip(found, names, strict=True)):
         ordinal = names[:index].count(name)
         shared = names.count(name) > 1
-        unique.append(Found(**{**match.__dict__, "name": f"{name}.{ordinal}" if shared else name}))
+        unique.append(replace(match, name=f"{name}.{ordinal}" if shared else name))
     return tuple(unique)
 
 
@@ -217,22 +233,37 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
     operands = _value_operands(product, values, weights_first)
     if operands is None:
         return None
-    common = {
-        "name": module_name(softmax) or module_name(product),
-        "values": operands[0],
-        "context": operands[1],
-    }
-    common["quantized"] = product.op_type not in ("MatMul", "Einsum")
+    around = Found(
+        name=module_name(softmax) or module_name(product),
+        queries=Operand(""),
+        keys=Operand(""),
+        values=operands[0],
+        context=operands[1],
+        quantized=product.op_type not in _FLOAT_PRODUCTS,
+    )
+    return _with_scores(graph, softmax, around)
+
+
+def _with_scores(graph: Graph, softmax: onnx.NodeProto, around: Found) -> Found | None:
+    """Add where a softmax's logits come from: understood, or only its result, or known to be rearranged."""
     logits = _logits(graph, softmax.input[0], ())
-    if logits is not None:
-        source, steps = logits
-        pair = _query_key(source)
-        if pair is not None and not all(graph.is_constant(operand.tensor) for operand in pair):
-            return Found(queries=pair[0], keys=pair[1], steps=steps, **common)
-    for source in walk_back(graph, softmax.input[0], _ELEMENTWISE):
-        pair = _query_key(source) if source.op_type in PRODUCTS else None
-        if pair is not None:
-            return Found(queries=pair[0], keys=pair[1], weights=softmax.output[0], **common)
+    pair = _query_key(logits[0]) if logits else None
+    if logits and pair and not graph.is_constant(pair[1].tensor):
+        scale = float(attribute(logits[0], "alpha", 1.0))
+        return replace(around, queries=pair[0], keys=pair[1], steps=logits[1], scale=scale)
+    for through, unclear in (
+        (_ELEMENTWISE, ""),
+        (
+            _ELEMENTWISE | _MOVING,
+            "its logits are rearranged on their way to the softmax, as windowed attention does",
+        ),
+    ):
+        for source in walk_back(graph, softmax.input[0], through):
+            pair = _query_key(source) if source.op_type in PRODUCTS else None
+            if pair and not graph.is_constant(pair[1].tensor):
+                return replace(
+                    around, queries=pair[0], keys=pair[1], weights=softmax.output[0], unclear=unclear
+                )
     return None
 
 
@@ -260,7 +291,7 @@ def _logits(
     maker = graph.maker(name)
     if maker is None:
         return None
-    if maker.op_type in ("MatMul", "Einsum"):
+    if maker.op_type in _FLOAT_PRODUCTS:
         return maker, steps
     row = _BETWEEN.get(maker.op_type)
     if row is None:
@@ -286,7 +317,10 @@ def _query_key(product: onnx.NodeProto) -> tuple[Operand, Operand] | None:
     """Return the operands of a logits product as queries and keys, each (heads..., tokens, channels)."""
     first, second = PRODUCTS[product.op_type]
     if product.op_type != "Einsum":
-        return Operand(product.input[first]), Operand(product.input[second], (-1, -2))
+        # A fused product may itself exchange the last two axes of either side.
+        turned_query, turned_key = attribute(product, "transA", 0), attribute(product, "transB", 0)
+        queries = Operand(product.input[first], (-1, -2) if turned_query else None)
+        return queries, Operand(product.input[second], None if turned_key else (-1, -2))
     terms = _einsum_terms(product)
     if terms is None:
         return None

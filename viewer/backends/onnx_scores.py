@@ -13,6 +13,7 @@ from torch import Tensor
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.onnx_graph import Graph, attribute
 from viewer.backends.onnx_patterns import Found, Operand
+from viewer.backends.onnx_places import UnknownPlace
 from viewer.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -38,13 +39,15 @@ def make_scores(found: Found, look: Look, batch: int) -> QueryKeyScores | Weight
     ------
     InputError
         If the logits are changed in a way that queries, keys and a bias can't express.
+    UnknownPlace
+        If it attends within windows or other groups of tokens.
     """
     if found.weights:
-        return WeightScores(_tensor(_heads(look(found.weights), batch)))
+        return WeightScores(_tensor(_heads(found, look(found.weights), batch)))
     queries, keys = (split_heads(found, operand, look, batch) for operand in (found.queries, found.keys))
     if found.node is not None:
         return _standard_scores(found, queries, keys, look)
-    scale, bias = 1.0, None
+    scale, bias = found.scale, None
     for step in found.steps:
         other = np.asarray(look(step.tensor), np.float32)
         if step.role in ("factor", "divisor"):
@@ -70,7 +73,7 @@ def split_heads(found: Found, operand: Operand, look: Look, batch: int) -> Array
         kind = "q_num_heads" if operand in (found.queries, found.context) else "kv_num_heads"
         heads = int(attribute(found.node, kind, 1))
         array = array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2)
-    return _heads(operand.arrange(array), batch)
+    return _heads(found, operand.arrange(array), batch)
 
 
 def _standard_scores(found: Found, queries: Array, keys: Array, look: Look) -> QueryKeyScores:
@@ -90,10 +93,13 @@ def _standard_scores(found: Found, queries: Array, keys: Array, look: Look) -> Q
     )
 
 
-def _heads(array: Array, batch: int) -> Array:
+def _heads(found: Found, array: Array, batch: int) -> Array:
     """Return the first picture of (batch, heads, tokens, channels) or (batch * heads, tokens, channels)."""
     if array.ndim >= 4:
-        array = array[0]
+        groups = int(np.prod(array.shape[:-3]))
+        if groups not in (1, batch):
+            raise UnknownPlace(f"{found.name} attends within {groups // batch} separate groups of tokens")
+        array = array.reshape(groups, *array.shape[-3:])[0]
     elif array.ndim == 3 and batch > 1 and len(array) % batch == 0:
         array = array[: len(array) // batch]
     return array.reshape(-1, *array.shape[-2:])

@@ -119,11 +119,17 @@ class Tap:
         LayoutError
             If the place of the tokens can't be found.
         """
+        for match in self._found:
+            if match.unclear:
+                raise LayoutError(self._name, f"{match.name} can't be followed: {match.unclear}")
         wanted = list(dict.fromkeys([*self._graph.outputs, *self._tensors]))
         tensors = run_session(self._session, {self._image: feed}, wanted, job, "Running the model")
         outputs = {name: tensors[name] for name in self._graph.outputs}
         look = lookup(self._graph, tensors, self._fixed)
-        scores = [make_scores(match, look, len(feed)) for match in self._found]
+        try:
+            scores = [make_scores(match, look, len(feed)) for match in self._found]
+        except UnknownPlace as error:
+            raise LayoutError(self._name, str(error)) from error
         size = (layout, *feed.shape)
         if size not in self._sizes:
             self._sizes[size] = self._find_out(feed, layout, scores, outputs, job)

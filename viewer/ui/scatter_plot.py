@@ -166,10 +166,10 @@ class ScatterPlot(pg.PlotWidget):
             self._put_name(scatter, place)
 
     def _put_name(self, scatter: Scatter, place: int) -> None:
-        """Write beside the dot, on whichever side keeps the words inside the plot."""
-        right = self._x[place] < scatter.layers / 2
-        high = scatter.distance[place] > 0.6 * self._top
-        self._name.setAnchor((-0.06 if right else 1.06, -0.3 if high else 1.3))
+        """Write above the dot, or below a high one, shifted so that the words stay inside the plot."""
+        low, high = self.getPlotItem().getViewBox().viewRange()[0]
+        up = scatter.distance[place] > 0.6 * self._top
+        self._name.setAnchor(((self._x[place] - low) / (high - low), -0.4 if up else 1.4))
         self._name.setPos(self._x[place], scatter.distance[place])
 
     def _fit(self, scatter: Scatter) -> None:
@@ -282,8 +282,7 @@ class QueryMarks(pg.GraphicsObject):
         painter.resetTransform()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(self._pen)
-        ratio = self.getViewWidget().devicePixelRatioF() if transform.isScaling() else 1.0
-        half = self._half * ratio
+        half = self._half
         across = self._x * transform.m11() + transform.dx()
         down = self._y * transform.m22() + transform.dy()
         for x, y in zip(across.tolist(), down.tolist(), strict=True):

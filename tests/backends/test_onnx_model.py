@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 import threading
 import warnings
 from dataclasses import replace
@@ -19,8 +21,12 @@ from timm.data import ImageNetInfo
 
 from tests.backends.onnx_zoo import SMALL, export, picture, true_attention
 from viewer.backends.model import Job
+from viewer.backends.onnx_file import read_onnx
+from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_layout import prefix_names
 from viewer.backends.onnx_model import OnnxModel, open_onnx
+from viewer.backends.onnx_patterns import find_attention
+from viewer.backends.onnx_runner import OnnxRunner
 from viewer.errors import Cancelled, DeviceError, InputError, ModelFileError
 from viewer.images.decode import open_image
 from viewer.images.preprocess import Preprocessing, prepare
@@ -327,6 +333,32 @@ def test_preprocessing_the_file_tells(vit_path, tmp_path):
     assert model.preprocessing.mean == (123.7, 116.3, 103.5)
 
 
+@pytest.mark.parametrize("place", ["", "onnx"])
+def test_preprocessing_told_beside_the_file(place, vit_path, tmp_path):
+    (tmp_path / place).mkdir(exist_ok=True)
+    path = Path(shutil.copy(vit_path, tmp_path / place / "model.onnx"))
+    config = {
+        "image_mean": [0.48, 0.46, 0.41],
+        "image_std": [0.27, 0.26, 0.28],
+        "resample": 2,
+        "do_center_crop": True,
+        "size": {"shortest_edge": 256},
+        "crop_size": {"height": 224, "width": 224},
+    }
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    assert open_onnx(path).preprocessing == Preprocessing(
+        (64, 64), (0.48, 0.46, 0.41), (0.27, 0.26, 0.28), interpolation="bilinear", crop_pct=224 / 256
+    )
+    half = [0.5, 0.5, 0.5]
+    config = {"image_mean": half, "image_std": half, "resample": 3, "size": {"height": 224, "width": 224}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    assert open_onnx(path).preprocessing == Preprocessing(
+        (64, 64), (0.5,) * 3, (0.5,) * 3, crop_mode="squash"
+    )
+    (tmp_path / "preprocessor_config.json").write_text("not JSON")
+    assert open_onnx(path).preprocessing.assumed
+
+
 def test_assumptions_are_said_and_can_be_replaced(vit_path):
     model = open_onnx(vit_path, name="mine")
     assert model.notes == (
@@ -355,6 +387,21 @@ def test_device_that_is_not_there(vit_path):
         pytest.skip("this ONNX Runtime has CUDA")
     with pytest.raises(DeviceError, match="finds no device 'cuda' here"):
         open_onnx(vit_path, device="cuda")
+
+
+def test_device_that_can_not_be_used_is_replaced_with_a_note(vit_path):
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime has CUDA")
+    file = read_onnx(vit_path)
+    graph = Graph(file.proto, file.folder)
+    providers = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider"):  # ONNX Runtime's own, beside ours
+        runner = OnnxRunner(
+            "deit", file, graph, find_attention(graph), graph.inputs[0].name, "cuda:0", providers
+        )
+    assert runner.device == "cpu"
+    assert runner.notes == ("cuda:0 is not usable by ONNX Runtime here; deit runs on the CPU.",)
+    assert runner.run(picture("deit").numpy(), "NCHW", Job()).unchanged
 
 
 def test_cancel_before_and_during_a_run(dynamic_path):

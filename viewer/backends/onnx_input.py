@@ -23,6 +23,8 @@ _TYPES = {
     onnx.TensorProto.UINT8: np.uint8,
 }
 _DEFAULT_SIDE = 224
+# Pillow's numbers for its filters, as Hugging Face configurations give them.
+_PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 _BYTES = Preprocessing((0, 0), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), value_range=(0.0, 255.0))
 
 
@@ -135,7 +137,7 @@ def wanted_preprocessing(
     InputError
         If the model can't take `image_size`.
     """
-    told = _told({entry.key.lower(): entry.value for entry in file.proto.metadata_props})
+    told = _told(file)
     base = _BYTES if found.dtype is np.uint8 else Preprocessing((0, 0))
     how = replace(base, layout=found.layout, **told)
     assumed = []
@@ -182,8 +184,14 @@ def check_preprocessing(name: str, found: PictureInput, how: Preprocessing) -> N
     found.check(name, how.size)
 
 
-def _told(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Read preprocessing from a file's metadata, as several exporters write it."""
+def _told(file: OnnxFile) -> dict[str, Any]:
+    """Read preprocessing from a file's metadata, or from the configuration that lies beside an export."""
+    metadata = {entry.key.lower(): entry.value for entry in file.proto.metadata_props}
+    return _told_inside(metadata) or _told_beside(file)
+
+
+def _told_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Read preprocessing as several exporters write it into a file."""
     told: dict[str, Any] = {}
     for ours, theirs in (("mean", ("mean", "image_mean")), ("std", ("std", "image_std"))):
         for key in theirs:
@@ -196,13 +204,29 @@ def _told(metadata: Mapping[str, str]) -> dict[str, Any]:
         told["interpolation"] = metadata["interpolation"]
     if metadata.get("crop_mode") in ("center", "squash", "border"):
         told["crop_mode"] = metadata["crop_mode"]
-    try:
-        share = float(metadata.get("crop_pct", ""))
-    except ValueError:
-        return told
-    if 0 < share <= 1:
-        told["crop_pct"] = share
+    share = _numbers(metadata.get("crop_pct", ""))
+    if share is not None and 0 < share[0] <= 1:
+        told["crop_pct"] = share[0]
     return told
+
+
+def _told_beside(file: OnnxFile) -> dict[str, Any]:
+    """Read the `preprocessor_config.json` of Hugging Face exports, beside the model or one folder up."""
+    for folder in (file.folder, file.folder.parent):
+        try:
+            config = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
+            told = _told_inside({key: str(config[key]) for key in ("image_mean", "image_std")})
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        if config.get("resample") in _PILLOW_FILTERS:
+            told["interpolation"] = _PILLOW_FILTERS[config["resample"]]
+        size, crop = config.get("size"), config.get("crop_size")
+        if isinstance(size, dict) and "shortest_edge" not in size:
+            told["crop_mode"] = "squash"  # both sides are resized, whatever the picture's aspect ratio
+        elif config.get("do_center_crop") and isinstance(size, dict) and isinstance(crop, dict):
+            told["crop_pct"] = min(1.0, crop.get("height", 1) / size["shortest_edge"])
+        return told
+    return {}
 
 
 def _numbers(text: str) -> tuple[float, float, float] | None:

@@ -112,6 +112,7 @@ class OnnxRunner:
     def _check_provider(self) -> None:
         """Notice when ONNX Runtime went to the CPU silently, as it does where libraries are missing."""
         if self.device != "cpu" and self._tap.provider == _CPU[0]:
+            self._tap.move_to(_CPU)
             self._now_on_cpu("is not usable by ONNX Runtime here")
 
     def _now_on_cpu(self, reason: str) -> None:

@@ -20,7 +20,7 @@ import viewer.app
 
 def begin(self, old=viewer.app.Session._begin):
     # The window's first paint event is over, and what it painted is on the screen.
-    print(time.time(), flush=True)
+    print(time.time(), time.process_time(), flush=True)
     old(self)
     self.window.close()
 
@@ -30,7 +30,7 @@ sys.exit(main(["--fresh", "--sample"]))
 
 
 def test_window_is_on_the_screen_within_a_second(capsys):
-    seconds = []
+    seconds, working = [], []
     for _ in range(RUNS + 1):
         started = time.time()
         found = subprocess.run(
@@ -41,10 +41,13 @@ def test_window_is_on_the_screen_within_a_second(capsys):
             text=True,
             timeout=60,
         )
-        seconds.append(float(found.stdout.split()[0]) - started)
+        painted, worked = map(float, found.stdout.split())
+        seconds.append(painted - started)
+        working.append(worked)
     # The first run reads the libraries from the disk.
     median = statistics.median(seconds[1:])
     with capsys.disabled():
         shown = ", ".join(f"{value:.2f}" for value in seconds)
         print(f"\nprocess start to first paint: {shown} s; median {median:.2f} of {WANTED_SECONDS} s wanted")
+        print(f"of it at work on a processor: median {statistics.median(working[1:]):.2f} s")
     assert median < WANTED_SECONDS

@@ -77,6 +77,7 @@ class Preferences:
 
     def with_image(self, path: Path) -> Preferences:
         """Remember a picture that was opened, and its folder."""
+        path = path.absolute()
         return replace(self, recent_images=_latest(str(path), self.recent_images), folder=str(path.parent))
 
 

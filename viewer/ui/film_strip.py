@@ -132,7 +132,7 @@ class FilmStrip(QListWidget):
 
     def sizeHint(self) -> QSize:
         """Return a size that leaves the views most of the window, wider for larger type."""
-        return QSize(_THUMBNAIL.width() + 11 * self.fontMetrics().averageCharWidth() + 60, 400)
+        return QSize(_THUMBNAIL.width() + 14 * self.fontMetrics().averageCharWidth() + 50, 400)
 
     def close_current(self) -> None:
         """Ask for the marked picture to be closed."""

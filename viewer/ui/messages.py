@@ -18,7 +18,8 @@ from PySide6.QtWidgets import (
 
 # Beyond this the oldest goes: a folder of broken files must not fill the memory with labels.
 _MOST = 50
-_LINES_SHOWN = 4
+_SHARE_OF_WINDOW = 6
+_LEAST = 60
 _PASSING_MS = 6000
 
 
@@ -105,6 +106,8 @@ class Messages(QScrollArea):
         message.resized.connect(self._fit)
         self._shown.insert(0, message)
         self._list.insertWidget(0, message)
+        # A layout reckons only with what is shown, and shows it only later.
+        message.show()
         if passing:
             QTimer.singleShot(_PASSING_MS, message, message.dismissed.emit)
         for old in self._shown[_MOST:]:
@@ -130,13 +133,12 @@ class Messages(QScrollArea):
             self._fit()
 
     def _fit(self) -> None:
-        """Be as tall as the first few messages, and scroll for the others."""
+        """Be as tall as the messages, within reason; the others are scrolled to."""
         self.setVisible(bool(self._shown))
-        margins = self._list.contentsMargins()
-        width = self.viewport().width() - margins.left() - margins.right()
-        heights = [message.heightForWidth(max(width, 100)) for message in self._shown[:_LINES_SHOWN]]
-        gaps = self._list.spacing() * len(heights)
-        self.setFixedHeight(sum(heights) + gaps + margins.top() + margins.bottom())
+        if not self._shown:
+            return
+        needed = self._list.heightForWidth(max(self.viewport().width(), 100))
+        self.setFixedHeight(min(needed, max(self.window().height() // _SHARE_OF_WINDOW, _LEAST)))
         self.verticalScrollBar().setValue(0)
 
 

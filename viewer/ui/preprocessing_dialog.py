@@ -84,11 +84,10 @@ class PreprocessingDialog(QDialog):
         form.addRow("Usual values", self._presets())
         form.addRow("Layout", self.layout_box)
         buttons = QDialogButtonBox(
-            QDialogButtonBox.StandardButton.Apply | QDialogButtonBox.StandardButton.Cancel
+            QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel
         )
-        apply = buttons.button(QDialogButtonBox.StandardButton.Apply)
-        apply.setDefault(True)
-        apply.clicked.connect(self.accept)
+        buttons.button(QDialogButtonBox.StandardButton.Ok).setText("Apply")
+        buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)
         column = QVBoxLayout(self)
         about = QLabel(
@@ -136,6 +135,18 @@ class PreprocessingDialog(QDialog):
         super().accept()
 
 
+class _Number(QDoubleSpinBox):
+    """A number with as many digits as CLIP's means have; rounded, it would be another preprocessing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setDecimals(8)
+
+    def textFromValue(self, value: float) -> str:
+        """Write a number without trailing zeros."""
+        return self.locale().toString(value, "g", 8)
+
+
 def _whole(value: int) -> QSpinBox:
     box = QSpinBox()
     box.setRange(1, _LARGEST)
@@ -145,9 +156,7 @@ def _whole(value: int) -> QSpinBox:
 
 
 def _number(value: float, least: float, most: float) -> QDoubleSpinBox:
-    box = QDoubleSpinBox()
-    # Enough digits for CLIP's means; a rounded value would be another preprocessing.
-    box.setDecimals(8)
+    box = _Number()
     box.setRange(least, most)
     box.setSingleStep(0.01)
     box.setValue(value)

@@ -175,7 +175,10 @@ class Workflow(QObject):
         if self._jobs.busy:
             return
         current = self._documents.current
-        if self._wanted is not None:
+        if current is None and self._sources:
+            # The first picture can be looked at while the model is being opened.
+            self._start_source(self._sources.popleft())
+        elif self._wanted is not None:
             self._start_model(self._wanted)
         elif current is not None and self._startable(current):
             self._start(current)

@@ -89,7 +89,12 @@ KEEPING = {
         .flatten(2)
         .mT
     ),
+    "attention with values on the left": lambda x: (
+        (embed(x).mT @ (embed(x) @ embed(x).mT).softmax(-1).transpose(1, 2)).mT
+    ),
     "average of copies": lambda x: torch.stack([embed(x), embed(x)]).mean(0),
+    "masked": lambda x: embed(x).masked_fill(embed(x) > 0, 0.0),
+    "where with a number": lambda x: torch.where(embed(x) > 0, 0.0, embed(x)),
     "where": lambda x: torch.where(embed(x) > 0, embed(x), torch.zeros(1)),
 }
 
@@ -232,6 +237,8 @@ def test_heads_that_look_elsewhere_are_noticed():
         ("swin_tiny_patch4_window7_224", "64 separate groups"),
         ("xcit_nano_12_p16_224", "."),
         ("maxvit_rmlp_pico_rw_256", "separate groups"),
+        ("cait_xxs24_224", "blocks.0.attn changes its weights between softmax and values"),
+        ("convit_tiny", "blocks.0.attn changes its weights between softmax and values"),
     ],
 )
 def test_families_of_other_kinds_are_refused_not_guessed_at(name, reason):

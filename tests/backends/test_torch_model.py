@@ -109,7 +109,7 @@ def test_sizes_that_are_multiples_of_the_patch(dinov2, photo, size):
 @pytest.mark.parametrize("name", ZOO)
 def test_other_sizes_equal_a_model_made_for_them(name):
     """Positions and bias tables come out as if timm had loaded the weights at that size."""
-    patch = build(name).patch_embed.patch_size[0]
+    patch = build(name).patch_embed.feat_ratio()
     module = build(name, img_size=patch * 4)
     size = (patch * 3, patch * 5)
     arguments = {**ZOO[name][0], "depth": 2, "img_size": size}

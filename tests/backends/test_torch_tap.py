@@ -175,6 +175,16 @@ def test_values_are_not_kept_alive(qkv):
     assert sum(held.values()) == 2 * 4 * HEADS * TOKENS * WIDTH
 
 
+def test_values_multiplied_from_the_left(qkv):
+    layers, _ = tap(lambda q, k, v: v.mT @ (q @ k.mT).softmax(-1).transpose(-2, -1), *qkv)
+    (layer,) = layers
+    assert isinstance(layer.scores, QueryKeyScores)
+    assert layer.check.verdict().verified
+    # Without the transposition queries would be mixed, not keys: rows of weights that do not sum to 1.
+    (layer,) = tap(lambda q, k, v: v.mT @ (q @ k.mT).softmax(-1), *qkv)[0]
+    assert not layer.check.verdict().verified
+
+
 def test_dropout_left_on_is_not_taken_for_the_softmax_alone(qkv):
     assert tap(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, dropout_p=0.5), *qkv)[0] == []
 

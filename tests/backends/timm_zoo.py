@@ -36,6 +36,7 @@ ZOO: dict[str, tuple[dict, tuple[str, ...], bool]] = {
     ),
     "vit_base_patch16_siglip_224": ({"img_size": 64, "embed_dim": 192, "num_heads": 3}, (), True),
     "vit_base_patch32_clip_224": ({"img_size": 128, "embed_dim": 192, "num_heads": 3}, ("cls",), False),
+    "vit_tiny_r_s16_p8_224": ({"img_size": 128}, ("cls",), False),
     "vit_base_patch16_clip_quickgelu_224": (
         {"img_size": 64, "embed_dim": 192, "num_heads": 3},
         ("cls",),

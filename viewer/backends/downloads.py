@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import threading
 from collections.abc import Callable
@@ -76,8 +77,11 @@ def _download(name: str, repository: str, file: str, revision: str | None, job: 
     try:
         _aside(lambda: get_hf_file_metadata(url, timeout=_PATIENCE), lambda: job.step(doing, 0.0), _PATIENCE)
         bar = _progress_bar()
+        # Releases of the client before 1.0 take no bar: then the share done stays unknown.
+        watched = "tqdm_class" in inspect.signature(hf_hub_download).parameters
+        options = {"tqdm_class": bar} if watched else {}
         path = _aside(
-            lambda: hf_hub_download(repository, file, revision=revision, tqdm_class=bar),
+            lambda: hf_hub_download(repository, file, revision=revision, **options),
             lambda: job.step(doing, bar.share),
             None,
             bar.stop.set,

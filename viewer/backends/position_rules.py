@@ -126,10 +126,18 @@ def product(call: Call) -> Companions:
     """Hand on the place of a product's left rows: of a token through a projection, of the query."""
     given = call.given()
     left = given.get("batch1", given.get("mat1", given.get("input", given.get("self"))))
-    companion = call.companion(left)
+    right = given.get("batch2", given.get("mat2", given.get("weight", given.get("other"))))
+    companion, columns = call.companion(left), call.companion(right)
     if companion is None:
         return [None]
+    if columns is not None and right.ndim > 1 and _repeats(columns, -2) and not _repeats(companion, -1):
+        # Values times weights, in that order: here the queries are the right one's columns.
+        return [mean_place(columns, (-2,), keepdim=True).expand(call.outputs[0].shape)]
     return [mean_place(companion, (-1,), keepdim=True).expand(call.outputs[0].shape)]
+
+
+def _repeats(companion: Tensor, dim: int) -> bool:
+    return companion.stride(dim) == 0 or companion.shape[dim] == 1
 
 
 def fused_attention(call: Call) -> Companions:
@@ -210,6 +218,8 @@ _NOWHERE = (
 )
 _PRODUCTS = "addmm baddbmm bmm linear matmul mm"
 _REDUCTIONS = "amax amin linalg_vector_norm logsumexp max mean min norm std sum var var_mean"
+# Pointwise, though not every overload is marked so.
+_UNTAGGED = "hardswish masked_fill prelu where"
 _POOLS = "avg_pool1d avg_pool2d max_pool2d_with_indices max_pool2d"
 
 _RULES: dict[str, Rule] = {
@@ -220,6 +230,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(_REDUCTIONS.split(), reduce),
     **dict.fromkeys(_POOLS.split(), pool),
     **dict.fromkeys(FUSED, fused_attention),
+    **dict.fromkeys(_UNTAGGED.split(), pointwise),
     "cat": join,
     "stack": join,
     "constant_pad_nd": pad,

@@ -69,15 +69,16 @@ class PositionTrace:
             else:
                 self._companions[output] = companion
 
-    def tokens(self, tensor: Tensor) -> Tensor | Lost:
-        """Return where the tokens of queries, keys or values (..., tokens, d) sit, complex64 (tokens,)."""
+    def tokens(self, tensor: Tensor, dim: int = -2) -> Tensor | Lost:
+        """Return where the tokens along a dimension of queries, keys or values sit, complex64 (tokens,)."""
         companion = self._companion(tensor)
+        dim %= tensor.ndim
         if companion is None:
-            return unplaced(tensor.shape[-2:-1], self._label(tensor))
+            return unplaced((tensor.shape[dim],), self._label(tensor))
         if isinstance(companion, Lost):
             return companion
-        others = [dim for dim in range(companion.ndim) if dim != companion.ndim - 2]
-        columns = shrink(companion, others).movedim(-2, 0).flatten(1)
+        others = [other for other in range(companion.ndim) if other != dim]
+        columns = shrink(companion, others).movedim(dim, 0).flatten(1)
         places = mean_place(columns, (1,), keepdim=False)
         if bool(((columns - places[:, None]).abs() > _AGREEMENT).any()):
             return Lost("heads or channels of one token look at different places")

@@ -144,6 +144,10 @@ class TorchRunner:
                 output = _tensor(model(picture))
         except GroupedAttention as error:
             raise LayoutError(self.name, str(error)) from error
+        unmet = [module for module, count in tap.unmet.items() if count]
+        if unmet:
+            reason = f"{unmet[0] or 'an attention'} changes its weights between softmax and values"
+            raise LayoutError(self.name, reason)
         if not tap.layers:
             census = {name: count for name, count in tap.census.items() if name not in VIEWS}
             raise NoAttentionError(self.name, census)

@@ -15,7 +15,10 @@ _KEPT_SIZES = 8
 
 def patch_size(model: nn.Module) -> tuple[int, int] | None:
     """Return height and width of a patch in pixels, None where the model does not tell."""
-    size = getattr(getattr(model, "patch_embed", None), "patch_size", None)
+    embed = getattr(model, "patch_embed", None)
+    # Where a convolutional stem comes first, this counts in picture pixels, and `patch_size` does not.
+    ratio = getattr(embed, "feat_ratio", None)
+    size = getattr(embed, "patch_size", None) if ratio is None else ratio(as_scalar=False)
     if size is None:
         return None
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))

@@ -66,11 +66,15 @@ class _Softmaxed:
 
     origin: Origin | None
     weights: Tensor
+    counted_for: str | None  # the module in `AttentionTap.unmet`
     met_values: bool = False
 
 
 class AttentionTap(TorchDispatchMode):
     """While entered, collects the attention of a forward pass in `layers`, in forward order.
+
+    `census` counts all operations by name; `unmet` counts, by module, softmaxes that look like attention but
+    whose weights were changed before they met any values.
 
     Parameters
     ----------
@@ -91,6 +95,7 @@ class AttentionTap(TorchDispatchMode):
         super().__init__()
         self.layers: list[Tapped] = []
         self.census: Counter[str] = Counter()
+        self.unmet: Counter[str] = Counter()
         self._names = names
         self._trace = trace
         self._on_layer = on_layer
@@ -129,31 +134,51 @@ class AttentionTap(TorchDispatchMode):
         )
         output = next(tensors_in(result))
         checked = check(scores, value.reshape(value.shape[-3:]), output.reshape(output.shape[-3:]))
-        self._add(scores, checked, query, value)
+        self._add(scores, checked, (query, -2), (value, -2))
 
     def _take_softmax(self, given: dict[str, Any], weights: Tensor) -> None:
         logits = given["self"]
         if logits.ndim >= 2 and given["dim"] % logits.ndim == logits.ndim - 1:
-            self._softmaxed[weights] = _Softmaxed(self._logits.get(logits), weights)
+            # Rows of weights for each head: attention, unless it never meets any values.
+            likely = weights.ndim >= 3 and weights.shape[-2] > 1
+            found = _Softmaxed(self._logits.get(logits), weights, self._module if likely else None)
+            self._softmaxed[weights] = found
+            if likely:
+                self.unmet[self._module] += 1
 
     def _take_product(self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: Tensor) -> None:
         given = named_arguments(func, args, kwargs)
         left, right = given.get("self"), given.get("mat2")
         if op_name(func) == "bmm" and left in self._softmaxed:
-            self._meet_values(self._softmaxed[left], left, right, result)
+            self._meet_values(self._softmaxed[left], left, right, result, (left, right, -2))
+        elif op_name(func) == "bmm" and right in self._softmaxed:
+            self._meet_values(self._softmaxed[right], right.mT, left.mT, result.mT, (right, left, -1))
         else:
             self._logits[result] = torch_origin.product_origin(func, args, kwargs)
 
-    def _meet_values(self, found: _Softmaxed, weights: Tensor, values: Tensor, output: Tensor) -> None:
-        """Weights (heads, N, M) are multiplied with values (heads, M, d): this is attention."""
+    def _meet_values(
+        self,
+        found: _Softmaxed,
+        weights: Tensor,
+        values: Tensor,
+        output: Tensor,
+        operands: tuple[Tensor, Tensor, int],
+    ) -> None:
+        """Note that weights (heads, N, M) are multiplied with values (heads, M, d): this is attention.
+
+        `operands` are the two as the model has them, and the dimension along which their tokens lie.
+        """
         if found.met_values or found.weights.numel() != weights.numel():
             return
         found.met_values = True
+        if found.counted_for is not None:
+            self.unmet[found.counted_for] -= 1
         self._refuse_groups(found.weights.shape[:-3])
         scores = _scores(found.origin, weights)
+        left, right, dim = operands
         # Weights keep their query's place, so they serve where the queries themselves can't be had.
-        queries = weights if found.origin is None else found.origin.queries
-        self._add(scores, check(scores, values, output), queries, values)
+        queries = (left, dim) if found.origin is None else (found.origin.queries, -2)
+        self._add(scores, check(scores, values, output), queries, (right, dim))
 
     def _follow(
         self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object
@@ -173,14 +198,20 @@ class AttentionTap(TorchDispatchMode):
 
     def _refuse_groups(self, leading: torch.Size) -> None:
         if leading.numel() != 1:
-            raise GroupedAttention(self._names.current if self._names else "", leading.numel())
+            raise GroupedAttention(self._module, leading.numel())
 
-    def _add(self, scores: Scores, checked: Check, queries: Tensor, values: Tensor) -> None:
-        """Note a layer; values sit where the keys do."""
+    @property
+    def _module(self) -> str:
+        return self._names.current if self._names else ""
+
+    def _add(
+        self, scores: Scores, checked: Check, queries: tuple[Tensor, int], values: tuple[Tensor, int]
+    ) -> None:
+        """Note a layer; queries, and values in place of keys, come with the dimension of their tokens."""
         places = None
         if self._trace is not None:
-            places = (self._trace.tokens(queries), self._trace.tokens(values))
-        self.layers.append(Tapped(self._names.current if self._names else "", scores, checked, places))
+            places = (self._trace.tokens(*queries), self._trace.tokens(*values))
+        self.layers.append(Tapped(self._module, scores, checked, places))
         self._on_layer(len(self.layers))
 
 

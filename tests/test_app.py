@@ -128,6 +128,21 @@ def test_a_screenshot_is_written_when_all_panels_are_filled(weights, tmp_path):
         assert len(image.convert("RGB").getcolors(1 << 24)) > 2000
 
 
+def test_the_shipped_photograph_is_shown_to_any_model(weights, tmp_path):
+    arguments = [
+        "--model",
+        "test_vit",
+        "--weights",
+        weights,
+        "--screenshot",
+        tmp_path / "window.png",
+        "--fresh",
+    ]
+    found = python("main.py", "--sample", *arguments)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert (tmp_path / "window.png").stat().st_size > 10_000
+
+
 def test_a_picture_that_cannot_be_shown_makes_the_screenshot_fail(weights, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"nothing")

@@ -177,7 +177,9 @@ class Session(QObject):
         start = self._start
         if start.model is not None:
             self.workflow.open_model(start.model)
-        if start.sample:
+        if start.sample and start.model is not None:
+            self._open_sample_picture()
+        elif start.sample:
             self.open_sample()
         if start.files:
             self.workflow.open_paths([Path(file) for file in start.files])
@@ -189,12 +191,14 @@ class Session(QObject):
 
     def open_sample(self) -> None:
         """Open the sample model, unless it is open, and the photograph that comes with it."""
+        model = self.documents.model
+        if model is None or model.name != SAMPLE.model:
+            self.workflow.open_model(SAMPLE)
+        self._open_sample_picture()
+
+    def _open_sample_picture(self) -> None:
         from viewer.images.samples import SAMPLES
 
-        if self._start.model is None and (
-            self.documents.model is None or self.documents.model.name != SAMPLE.model
-        ):
-            self.workflow.open_model(SAMPLE)
         look = replace(self.selection.value, hovered=_SAMPLE_QUERY, pins=(), head=_SAMPLE_HEAD)
         self.looking.wish(str(SAMPLES[0].path), look)
         self.workflow.open_paths([SAMPLES[0].path])

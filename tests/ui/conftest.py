@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from viewer.app import Session, Start
 from viewer.state.requests import ModelRequest
@@ -115,15 +115,17 @@ def urls(*paths: Path | str) -> QMimeData:
     return data
 
 
-def drop(session: Session, data: QMimeData, at: QPoint | None = None) -> bool:
-    """Drag onto the window and drop there, with the events Qt sends; return whether it was welcome."""
-    where = QPointF(at or session.window.rect().center())
+def drop(session: Session, data: QMimeData, onto: QWidget | None = None) -> bool:
+    """Drag onto the window or a part of it and drop there; return whether it was welcome."""
+    part = onto or session.window
+    where = QPointF(part.rect().center())
     copy, left, none = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
     with warnings.catch_warnings():
         # The form that takes fractions of pixels is not in Qt before 6.12.
         warnings.simplefilter("ignore", DeprecationWarning)
         entering = QDragEnterEvent(where.toPoint(), copy, data, left, none)
-    QApplication.sendEvent(session.window, entering)
+    entering.ignore()
+    QApplication.sendEvent(part, entering)
     if entering.isAccepted():
-        QApplication.sendEvent(session.window, QDropEvent(where, copy, data, left, none))
+        QApplication.sendEvent(part, QDropEvent(where, copy, data, left, none))
     return entering.isAccepted()

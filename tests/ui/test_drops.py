@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtWidgets import QAbstractScrollArea
 
 from viewer.ui import drops
 from viewer.ui.jobs import Request
@@ -52,6 +53,25 @@ def test_each_bad_file_gets_its_own_sentence_and_the_others_open(opened, qtbot, 
     assert len(told) == 4
     for path in (empty, cut, text, missing):
         assert sum(path.name in sentence for sentence in told) == 1, (path, told)
+
+
+def test_a_drop_is_taken_anywhere_on_the_window(opened, qtbot, pictures):
+    [path] = pictures(1, "anywhere")
+    views = opened.window.views
+    places = [views.image, views.heads, views.scatter, views.readout, opened.window.film_strip.viewport()]
+    areas = [area for area in views.findChildren(QAbstractScrollArea) if area.window() is opened.window]
+    assert areas
+    places += [area.viewport() for area in areas]
+    places += [
+        opened.window.toolbar,
+        opened.window.model_bar,
+        opened.window.menuBar(),
+        opened.window.statusBar(),
+    ]
+    for count, place in enumerate(places, start=2):
+        assert drop(opened, urls(path), place), place
+        settle(qtbot, opened)
+        assert len(opened.documents.all) == count, place
 
 
 def test_a_folder_opens_its_pictures(opened, qtbot, pictures):

@@ -155,6 +155,9 @@ class Window(QMainWindow):
         self.stack.addWidget(views)
         for splitter in views.splitters:
             self._restore_splitter(splitter)
+        # Plots and text fields would take a drag for themselves, and lose what is dropped.
+        for part in self.findChildren(QWidget):
+            part.setAcceptDrops(False)
         self._paint(self._scene.value)
 
     # What is shown
@@ -163,6 +166,7 @@ class Window(QMainWindow):
         document = self._documents.current
         model = self._documents.model
         self.welcome.tell_model(Path(model.name).name if model else "")
+        self.setWindowTitle(f"{document.image.name} - Patchreach" if document else "Patchreach")
         self._menus.tell(document, model is not None)
         self._show_page(document)
 

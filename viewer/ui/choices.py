@@ -62,7 +62,7 @@ DISPLAY_CHOICES = (
         "scale",
         "Colour scale",
         "One scale for all heads keeps a faint head faint; per head stretches each to its own maximum.",
-        (("shared", "shared by all heads"), ("per head", "each head its own")),
+        (("shared", "shared by all"), ("per head", "each its own")),
     ),
     Choice(
         "unit",

@@ -41,8 +41,8 @@ class HeadControls(QObject):
         super().__init__(bar)
         self._documents, self._selection = documents, selection
         self._layers: tuple[int, ...] = ()
-        self.layer = _combo(bar, "Layer", "Layer, numbered from 0 in forward order. Keys [ and ]", 3)
-        self.head = _combo(bar, "Head", "One head, or all heads of the layer as one map. Keys , and .", 15)
+        self.layer = _combo(bar, "Layer", "Layer, numbered from 0 in forward order. Keys [ and ]", 2)
+        self.head = _combo(bar, "Head", "One head, or all heads of the layer as one map. Keys , and .", 11)
         self.layer.activated.connect(self._choose_layer)
         self.head.activated.connect(self._choose_head)
         documents.current_changed.connect(self._tell_document)

@@ -86,7 +86,7 @@ def sessions(qtbot) -> Iterator[Callable[..., Session]]:
         started.append(session)
         session.window.resize(1000, 760)
         session.window.show()
-        qtbot.waitUntil(lambda: session.window.views is not None)
+        qtbot.waitUntil(lambda: session.window.views is not None, timeout=30_000)
         return session
 
     yield start

@@ -285,7 +285,17 @@ def test_render_draws_the_very_figure_of_the_window(
 
     path = tmp_path / "fig.png"
     looks = ["--protocol", "original", "--unit", "patches", "--theme", "dark", "--ring", "1", "--grid"]
-    looks += ["--color-scale", "per-head", "--colormap", "magma", "--opacity", "0.5", "--scale", "1"]
+    looks += [
+        "--no-fade",
+        "--color-scale",
+        "per-head",
+        "--colormap",
+        "magma",
+        "--opacity",
+        "0.5",
+        "--scale",
+        "1",
+    ]
     choice = ["--view", "overlay", "--head", "max", "--query", "cls", "--direction", "from"]
     assert main(["render", pictures[0], *model, "-o", str(path), *choice, *looks]) == 0
 
@@ -296,7 +306,7 @@ def test_render_draws_the_very_figure_of_the_window(
     record = open_model(ARCHITECTURE, model[3], 64, "cpu").attend(image)
     documents.update(document.key, record=record, status="measuring")
     selection.set(SelectionValue(pins=("cls",), head=HeadRef(11, None), fusion="max"))
-    display.set(DisplayValue("original", "patches", "per head", "magma", 0.5, True, 1, "dark"))
+    display.set(DisplayValue("original", "patches", "per head", "magma", 0.5, False, True, 1, "dark"))
     drawn = draw(scene.value, FigureRequest("overlay", scale=1, ground="dark"))
     with Image.open(path) as first, Image.open(io.BytesIO(drawn)) as second:
         np.testing.assert_array_equal(np.asarray(first), np.asarray(second))

@@ -178,7 +178,8 @@ def _add_looks(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--colormap", type=_colormap, default="viridis", metavar="NAME", help="default: %(default)s"
     )
-    parser.add_argument("--opacity", type=_share, default=0.7, metavar="0..1", help="of the overlay")
+    parser.add_argument("--opacity", type=_share, default=0.8, metavar="0..1", help="of the overlay")
+    parser.add_argument("--no-fade", action="store_true", help="paint weak patches as opaque as strong ones")
     parser.add_argument("--grid", action="store_true", help="draw the patch grid")
     parser.add_argument(
         "--ring", type=_count, default=0, metavar="K", help="outline what K stacked 3x3 convolutions reach"

@@ -102,8 +102,10 @@ def test_scale_multiplies_every_side(scene: SceneValue, view: str) -> None:
 # -- what the pixels mean --
 
 
+@pytest.mark.parametrize("fade", [True, False])
 @pytest.mark.parametrize("scale", [1, 4])
-def test_hot_patch_has_the_blended_colour_of_its_weight(scene: SceneValue, scale: int) -> None:
+def test_hot_patch_has_the_blended_colour_of_its_weight(document, scale: int, fade: bool) -> None:
+    scene = make_scene(document, display=DisplayValue(fade=fade))
     found = pixels(draw(scene, FigureRequest("overlay", scale=scale, title=False)))
     overlay = scene.overlay
     for patch in (np.unravel_index(np.argmax(overlay.values), overlay.grid), (0, 0), (13, 2)):
@@ -111,7 +113,8 @@ def test_hot_patch_has_the_blended_colour_of_its_weight(scene: SceneValue, scale
         level = min(int(weight / overlay.vmax * 256), 255)
         row, column = (16 * (int(place) + 0.5) for place in patch)
         under = overlay.seen[int(row), int(column)].astype(float)
-        expected = overlay.opacity * lut("viridis")[level, :3] + (1 - overlay.opacity) * under
+        opacity = 0.8 * (min(weight / overlay.vmax, 1.0) ** 0.5 if fade else 1.0)
+        expected = opacity * lut("viridis")[level, :3] + (1 - opacity) * under
         y, x = (scale * round(PLAIN_MARGIN + 2 * place) for place in (row, column))
         np.testing.assert_allclose(found[y, x, :3], expected, atol=3)
         # All of the patch, up to its border: even colour for one weight, but for the ramp underneath.
@@ -141,26 +144,28 @@ def test_ring_and_pins_are_drawn_where_they_are(document) -> None:
     assert [y.max(), x.max()] == pytest.approx([PLAIN_MARGIN + 32 * 13] * 2, abs=2)
 
 
-def test_svg_embeds_picture_and_attention_at_native_size_with_opacity(scene: SceneValue) -> None:
+def test_svg_embeds_picture_and_attention_at_native_size_with_opacity(document) -> None:
+    scene = make_scene(document, display=DisplayValue(fade=False))
     svg = Svg(draw(scene, FigureRequest("overlay"), "svg"))
     picture, attention = svg.image("picture"), svg.image("attention")
     np.testing.assert_array_equal(picture[..., :3], scene.overlay.seen)
     assert attention.shape == (14, 14, 4)
-    assert set(np.unique(attention[..., 3])) == {round(255 * 0.7)}
+    assert set(np.unique(attention[..., 3])) == {round(255 * 0.8)}
     levels = np.minimum(scene.overlay.values / scene.overlay.vmax * 256, 255).astype(int)
     np.testing.assert_array_equal(attention[..., :3], lut("viridis")[levels][..., :3])
     assert "pixelated" in svg.images["attention"].get("style")
     assert svg.images["picture"].get("style") is None
 
 
-def test_pdf_embeds_images_at_native_size_with_opacity(scene: SceneValue) -> None:
+def test_pdf_embeds_images_at_native_size_with_opacity(document) -> None:
+    scene = make_scene(document, display=DisplayValue(fade=False))
     page = PdfReader(io.BytesIO(draw(scene, FigureRequest("overlay"), "pdf"))).pages[0]
     images = [entry.get_object() for entry in page["/Resources"]["/XObject"].values()]
     images = [entry for entry in images if entry["/Subtype"] == "/Image"]
     sizes = {(entry["/Width"], entry["/Height"]) for entry in images}
     assert {(224, 224), (14, 14)} <= sizes
     attention = next(entry for entry in images if entry["/Width"] == 14)
-    assert set(attention["/SMask"].get_data()) == {round(255 * 0.7)}
+    assert set(attention["/SMask"].get_data()) == {round(255 * 0.8)}
 
 
 @pytest.mark.parametrize("scale", ["shared", "per head"])

@@ -23,7 +23,7 @@ from viewer.state.requests import FigureRequest, ModelRequest
 from viewer.state.scene import compose
 from viewer.state.selection import HeadRef, SelectionValue
 
-DISPLAY = DisplayValue("original", "patches", "per head", "batlow", 0.45, True, 3, "talk")
+DISPLAY = DisplayValue("original", "patches", "per head", "batlow", 0.45, False, True, 3, "talk")
 
 
 @pytest.fixture(params=[".png", ".svg", ".pdf"])

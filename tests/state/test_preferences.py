@@ -15,7 +15,7 @@ from viewer.state.preferences import VERSION, ExportChoices, Preferences, load, 
 from viewer.state.requests import ModelRequest
 
 FULL = Preferences(
-    display=DisplayValue("original", "patches", "per head", "cividis", 0.25, True, 3, "talk"),
+    display=DisplayValue("original", "patches", "per head", "cividis", 0.25, False, True, 3, "talk"),
     fusion="max",
     direction="to",
     geometry="AdnQywADAAA=",
@@ -68,7 +68,7 @@ def test_each_wrong_value_falls_back_alone(tmp_path):
     path.write_text(json.dumps(raw))
     expected = replace(
         FULL,
-        display=replace(FULL.display, theme="light", opacity=0.7, ring=0),
+        display=replace(FULL.display, theme="light", opacity=0.8, ring=0),
         fusion="mean",
         splitters={"film strip": (180, 900)},
         recent_images=("/x.png",),

@@ -115,7 +115,7 @@ def test_prefix_tokens_can_be_hovered_and_pinned(qtbot, made):
 
 def test_the_peak_is_painted_on_its_patch(qtbot, made):
     panel, selection, display, scene, _ = made
-    display.set(replace(display.value, opacity=1.0))
+    display.set(replace(display.value, opacity=1.0, fade=False))
     selection.select_head(HeadRef(0, 0))
     qtbot.mouseMove(panel, whole(centre(panel, (3, 0))))
     values, vmax = scene.value.overlay.values, scene.value.overlay.vmax
@@ -129,14 +129,16 @@ def test_the_peak_is_painted_on_its_patch(qtbot, made):
     assert colour_at(panel, centre(panel, (1, 4))) == table[255]
 
 
-def test_opacity_blends_the_colour_over_the_picture(made):
+@pytest.mark.parametrize("fade", [True, False])
+def test_opacity_blends_the_colour_over_the_picture(made, fade):
     panel, selection, display, scene, _ = made
     bare = colour_at(panel, centre(panel, (0, 3)))
-    display.set(replace(display.value, opacity=0.25))
+    display.set(replace(display.value, opacity=0.25, fade=fade))
     selection.hover((3, 0))
     overlay = scene.value.overlay
     colour = lut("viridis")[min(int(overlay.values[0, 3] / overlay.vmax * 256), 255), :3]
-    expected = 0.75 * np.array(bare) + 0.25 * colour
+    share = min(overlay.values[0, 3] / overlay.vmax, 1.0) ** 0.5 if fade else 1.0
+    expected = (1 - 0.25 * share) * np.array(bare) + 0.25 * share * colour
     np.testing.assert_allclose(colour_at(panel, centre(panel, (0, 3))), expected, atol=2)
 
 

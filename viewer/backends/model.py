@@ -21,7 +21,7 @@ Progress = Callable[[str, float | None], None]
 """Told what is being done, and the share done (0 to 1) or None where it is not known."""
 
 ModelInput = Union["DecodedImage", "npt.NDArray[np.uint8]", "Tensor"]
-"""A decoded picture, a uint8 (H, W, 3) array, or a float32 (1, 3, H, W) tensor that is already preprocessed."""
+"""A decoded picture, a uint8 (H, W, 3) array, or a preprocessed float32 (1, 3, H, W) tensor."""
 
 
 class Job:

@@ -62,6 +62,7 @@ def _display(options: Namespace) -> DisplayValue:
         scale="shared" if options.color_scale == "shared" else "per head",
         colormap=options.colormap,
         opacity=options.opacity,
+        fade=not options.no_fade,
         grid=options.grid,
         ring=options.ring,
         theme=options.theme,

@@ -12,6 +12,7 @@ import numpy as np
 from viewer.export.colour_bar import ColourBar
 from viewer.export.typesetting import text_width, wrap
 from viewer.state.colormaps import rgba
+from viewer.state.overlay import overlay_colours
 from viewer.state.words import token_words
 
 if TYPE_CHECKING:
@@ -136,9 +137,8 @@ class OverlayPart:
         )
 
     def _draw_values(self, sheet: Sheet, left: int, top: int, values: npt.NDArray[np.float32]) -> None:
-        colours = rgba(values, self.overlay.vmax, self.overlay.colormap)
         # One pixel a patch, its opacity in the image itself: SVG and PDF readers all keep that.
-        colours[..., 3] = np.round(colours[..., 3] * self.overlay.opacity)
+        colours = overlay_colours(self.overlay, values)
         sheet.image(self._cells(left, top, (0, 0, *self.overlay.grid)), colours, name="attention")
 
     def _draw_grid(self, sheet: Sheet, left: int, top: int) -> None:

@@ -77,6 +77,7 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "scale": display.scale,
             "colormap": display.colormap,
             "opacity": display.opacity,
+            "fade": display.fade,
             "grid": display.grid,
             "ring": display.ring,
             "theme": display.theme,

@@ -106,8 +106,9 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
         found["opacity"] = float(opacity)
     if ring is not None and ring <= 1000:
         found["ring"] = ring
-    if isinstance(raw.get("grid"), bool):
-        found["grid"] = raw["grid"]
+    for switch in ("fade", "grid"):
+        if isinstance(raw.get(switch), bool):
+            found[switch] = raw[switch]
     if isinstance(colormap, str) and _is_colormap(colormap):
         found["colormap"] = colormap
     return replace(default, **found)

@@ -28,7 +28,9 @@ class DisplayValue:
     colormap
         A cmap name; perceptual and safe for colour-blind readers.
     opacity
-        Of the overlay, 0 to 1.
+        Of the overlay, 0 to 1; with `fade`, of its strongest patches.
+    fade
+        Whether weak patches are clearer than strong ones, so that the picture shows where attention is low.
     grid
         Whether patch borders are drawn.
     ring
@@ -41,7 +43,8 @@ class DisplayValue:
     unit: Unit = "px"
     scale: Scale = "shared"
     colormap: str = "viridis"
-    opacity: float = 0.7
+    opacity: float = 0.8
+    fade: bool = True
     grid: bool = False
     ring: int = 0
     theme: Theme = "light"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer.state.colormaps import rgba
 from viewer.state.scale import limits, plain_end
 from viewer.state.words import asked_words, bar_words, head_words
 
@@ -34,7 +35,7 @@ class Overlay:
         float32 (R, C), attention weight on each patch; None while no query is selected.
     vmin, vmax
         Ends of the colour scale, as weights; what is above `vmax` has its colour.
-    colormap, opacity, show_grid
+    colormap, opacity, fade, show_grid
         As in `DisplayValue`.
     prefix
         Name and weight of each prefix token for this query; the weight is NaN while no query is selected.
@@ -65,6 +66,7 @@ class Overlay:
     vmax: float
     colormap: str
     opacity: float
+    fade: bool
     show_grid: bool
     prefix: tuple[tuple[str, float], ...]
     query: Query | None
@@ -101,6 +103,7 @@ def overlay(
         vmax=vmax,
         colormap=display.colormap,
         opacity=display.opacity,
+        fade=display.fade,
         show_grid=display.grid,
         prefix=tuple(zip(record.layout.prefix_names, prefix.tolist(), strict=True)),
         query=query,
@@ -113,6 +116,18 @@ def overlay(
         box=record.box,
         caption=_caption(document, record, display.ring),
     )
+
+
+def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """Return what is painted over the picture, uint8 (R, C, 4), not premultiplied; NaN is transparent.
+
+    With `fade`, opacity falls with the square root of the weight: a patch at a tenth of the scale keeps a
+    third of it, so weak attention is still seen.
+    """
+    colours = rgba(values, shown.vmax, shown.colormap)
+    share = np.sqrt(np.clip(np.nan_to_num(values) / shown.vmax, 0.0, 1.0)) if shown.fade else 1.0
+    colours[..., 3] = np.round(colours[..., 3] * (shown.opacity * share))
+    return colours
 
 
 def fused(heads: npt.NDArray[np.float32], shown: HeadRef, fusion: Fusion) -> npt.NDArray[np.float32]:

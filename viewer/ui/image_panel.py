@@ -11,6 +11,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from viewer.state.colormaps import rgba
+from viewer.state.overlay import overlay_colours
 from viewer.state.palette import palette as palette_of
 from viewer.state.scale import ticks
 from viewer.state.words import weight_words
@@ -196,9 +197,7 @@ class ImagePanel(QWidget):
         if overlay.values is None:
             return
         # Nearest neighbour: one even patch of colour for one weight.
-        painter.setOpacity(overlay.opacity)
-        painter.drawImage(layout.picture, rgba_image(rgba(overlay.values, overlay.vmax, overlay.colormap)))
-        painter.setOpacity(1.0)
+        painter.drawImage(layout.picture, rgba_image(overlay_colours(overlay, overlay.values)))
 
     def _paint_marks(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
         rows, columns = overlay.grid

@@ -122,6 +122,7 @@ class Menus:
             "-",
             lambda: self._change(opacity=max(self._display.value.opacity - 0.1, 0.0)),
         )
+        add(menu, "&Fade weak patches", "F", lambda: self._change(fade=not self._display.value.fade))
         add(menu, "&Grid", "G", lambda: self._change(grid=not self._display.value.grid))
         add(
             menu,

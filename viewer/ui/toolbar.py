@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,7 @@ class ChoiceBox(QComboBox):
 
 
 class OverlayControls(QObject):
-    """Opacity, patch borders and the ring of convolutions."""
+    """Opacity, fading, patch borders and the ring of convolutions."""
 
     def __init__(self, bar: QToolBar, display: Display) -> None:
         super().__init__(bar)
@@ -119,11 +120,13 @@ class OverlayControls(QObject):
         self.opacity = QSlider(Qt.Orientation.Horizontal)
         self.opacity.setRange(0, 100)
         self.opacity.setFixedWidth(90)
+        self.fade = QCheckBox("Fade")
         self.grid = QCheckBox("Grid")
         self.ring = QSpinBox()
         self.ring.setRange(0, MOST_RINGS)
         self.ring.setSpecialValueText("none")
         _add(bar, "Opacity", self.opacity, "Opacity of the overlay")
+        _add(bar, "", self.fade, "Let the picture show through where attention is weak")
         _add(bar, "", self.grid, "Draw the borders of the patches")
         _add(
             bar,
@@ -132,6 +135,7 @@ class OverlayControls(QObject):
             "Outline what this many stacked 3x3 convolutions could reach from the query",
         )
         self.opacity.valueChanged.connect(lambda percent: self._set(opacity=percent / 100))
+        self.fade.toggled.connect(lambda on: self._set(fade=on))
         self.grid.toggled.connect(lambda on: self._set(grid=on))
         self.ring.valueChanged.connect(lambda count: self._set(ring=count))
         display.changed.connect(self._tell)
@@ -141,8 +145,11 @@ class OverlayControls(QObject):
         self._display.set(replace(self._display.value, **changes))
 
     def _tell(self, value: DisplayValue) -> None:
-        with QSignalBlocker(self.opacity), QSignalBlocker(self.grid), QSignalBlocker(self.ring):
+        with ExitStack() as blocked:
+            for control in (self.opacity, self.fade, self.grid, self.ring):
+                blocked.enter_context(QSignalBlocker(control))
             self.opacity.setValue(round(value.opacity * 100))
+            self.fade.setChecked(value.fade)
             self.grid.setChecked(value.grid)
             self.ring.setValue(value.ring)
 

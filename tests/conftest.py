@@ -38,7 +38,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _windows() -> list[object]:
-    """Return the windows and loose widgets that Qt still holds; tool tips are Qt's, loose menus pyqtgraph's own."""
+    """Return windows and loose widgets that Qt still holds; tool tips are Qt's, loose menus pyqtgraph's."""
     if "PySide6.QtWidgets" not in sys.modules:
         return []
     from PySide6.QtCore import QCoreApplication, QEvent

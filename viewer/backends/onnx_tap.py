@@ -15,6 +15,7 @@ from viewer.attention.layer import AttentionLayer, Verdict
 from viewer.attention.layout import TokenLayout
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.model import Job
+from viewer.backends.one_grid import require_one_grid
 from viewer.backends.onnx_file import OnnxFile
 from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_layout import find_layouts, traced_nodes, unknown_controls
@@ -170,6 +171,8 @@ class Tap:
             layouts = find_layouts(self._graph, self._found, (self._image, layout), shapes, probe)
         except UnknownPlace as error:
             raise LayoutError(self._name, str(error)) from error
+        names = [match.name for match in self._found]
+        require_one_grid(self._name, ((name, *sides) for name, sides in zip(names, layouts, strict=True)))
         unchanged = all(_same(untapped[name], outputs[name]) for name in self._graph.outputs)
         return Size(tuple(layouts), verdicts, unchanged)
 

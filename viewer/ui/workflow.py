@@ -236,7 +236,7 @@ class Workflow(QObject):
             if len(found) > _MOST_OF_A_FOLDER:
                 self.said.emit(
                     f"{folder.name} holds {len(found)} pictures; the first {_MOST_OF_A_FOLDER} are opened. "
-                    "`patchreach study` measures whole folders."
+                    "`patchreach measure` takes more."
                 )
             self._sort_in(found[:_MOST_OF_A_FOLDER])
 

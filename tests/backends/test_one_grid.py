@@ -43,4 +43,4 @@ def test_pooled_keys_are_refused_by_both_backends(tmp_path):
     full = timm.create_model("pvt_v2_b0").eval()
     torch.save(full.state_dict(), tmp_path / "full.pth")
     with pytest.raises(LayoutError, match="only models with one grid throughout can be shown"):
-        open_model("pvt_v2_b0", tmp_path / "full.pth", 64).attend(torch.zeros(1, 3, 64, 64))
+        open_model("pvt_v2_b0", tmp_path / "full.pth").attend(torch.zeros(1, 3, 224, 224))

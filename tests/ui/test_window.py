@@ -381,7 +381,7 @@ def test_every_control_has_a_name_for_screen_readers(opened):
     controls = [
         child for child in bar.children() if isinstance(child, QComboBox | QSlider | QSpinBox | QCheckBox)
     ]
-    assert len(controls) == 8
+    assert len(controls) == 9
     for control in controls:
         assert control.accessibleName(), control
         assert control.toolTip(), control

@@ -89,13 +89,16 @@ class _Frame(QWidget):
         """Say how far the work on the picture is."""
         self._name.say(document.image.name)
         notes = document.image.notes
-        state = document.problem or _STATUS[document.status] or "; ".join(notes) or _size(document)
+        classes = _classes(document)
+        best = classes[0] if classes else _size(document)
+        state = document.problem or _STATUS[document.status] or "; ".join(notes) or best
         kind = "bad" if document.problem else "faint"
         if self._state.property("kind") != kind:
             self._state.setProperty("kind", kind)
             self._state.style().polish(self._state)
         self._state.say(state)
-        lines = [str(document.image.path or document.image.name), _size(document), document.problem, *notes]
+        about = [str(document.image.path or document.image.name), _size(document), document.problem, *notes]
+        lines = [*about, *(["The model's best classes:", *classes] if classes else [])]
         self.setToolTip("\n".join(line for line in lines if line))
 
 
@@ -189,3 +192,13 @@ def _key(item: QListWidgetItem) -> int:
 def _size(document: ImageDocument) -> str:
     height, width = document.image.pixels.shape[:2]
     return f"{width} × {height} px"
+
+
+def _classes(document: ImageDocument) -> list[str]:
+    """Return the model's best classes in words, best first; none where it is no classifier."""
+    if document.record is None or document.record.prediction is None:
+        return []
+    found = document.record.prediction
+    return [
+        f"{label} {100 * share:.0f} %" for label, share in zip(found.labels, found.probabilities, strict=True)
+    ]

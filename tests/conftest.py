@@ -33,9 +33,18 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name == "patchreach-jobs"]
     assert not left, f"a working thread was left running by {request.node.nodeid}"
+    if "qapp" in request.fixturenames:
+        _clear_clipboard()
     # Looking for windows collects garbage, which takes long once torch is loaded.
     for widget in _windows() if "qapp" in request.fixturenames else ():
         pytest.fail(f"{request.node.nodeid} left {type(widget).__name__} {widget.windowTitle()!r} behind")
+
+
+def _clear_clipboard() -> None:
+    """Drop what a test has copied: Qt would destroy it after the interpreter is gone, and crash."""
+    from PySide6.QtGui import QGuiApplication
+
+    QGuiApplication.clipboard().clear()
 
 
 def _windows() -> list[object]:

@@ -61,6 +61,40 @@ def test_closing_at_any_moment_ends_well(weights, moment):
     assert (found.returncode, found.stderr, found.stdout) == (0, "", "")
 
 
+COPY_AND_CLOSE = """
+import sys
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QGuiApplication
+from viewer.app import Session, launch
+
+def watch(self):
+    document = self.documents.current
+    if document is not None and document.status == "done" and self.window.isVisible():
+        self.copy("overlay")
+        self._watch.stop()
+        QGuiApplication.clipboard().dataChanged.connect(lambda: QTimer.singleShot(100, self.window.close))
+
+def begin(self, old=Session._begin):
+    old(self)
+    self._watch = QTimer(self.window)
+    self._watch.timeout.connect(lambda: watch(self))
+    self._watch.start(50)
+
+def tear_down(self, seconds, old=Session.tear_down):
+    ended = old(self, seconds)
+    print(QGuiApplication.clipboard().image().width() > 400)
+    return ended
+
+Session._begin, Session.tear_down = begin, tear_down
+sys.exit(launch([sys.argv[1]], model="test_vit", weights=sys.argv[2]))
+"""
+
+
+def test_closing_after_copying_ends_well_and_leaves_the_figure(weights):
+    found = python("-c", COPY_AND_CLOSE, PICTURE, weights)
+    assert (found.returncode, found.stderr, found.stdout) == (0, "", "True\n")
+
+
 STUCK = """
 import sys, time
 from PySide6.QtCore import QTimer

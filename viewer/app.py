@@ -123,6 +123,7 @@ class Session(QObject):
     def __init__(self, application: QApplication, start: Start, synchronous: bool = False) -> None:
         super().__init__()
         self.code = 0
+        self._copied: QMimeData | None = None
         self._application, self._start = application, start
         self._path = settings.settings_path()
         self.preferences = Preferences() if start.fresh else settings.load(self._path)
@@ -234,6 +235,7 @@ class Session(QObject):
         # The file itself too: it carries the figure's provenance.
         data.setData("image/png", png)
         QGuiApplication.clipboard().setMimeData(data)
+        self._copied = data
         self.window.say("The figure is on the clipboard.", passing=True)
 
     def _exported(self, path: Path) -> None:
@@ -308,6 +310,7 @@ class Session(QObject):
             False if slow work did not end in time.
         """
         ended = self.jobs.close(seconds)
+        self._leave_clipboard()
         self.window.close()
         self.window.deleteLater()
         self.jobs.deleteLater()
@@ -315,6 +318,16 @@ class Session(QObject):
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         gc.collect()
         return ended
+
+    def _leave_clipboard(self) -> None:
+        """Leave a copied figure to other programs as an object of Qt's own.
+
+        Qt may keep the clipboard until after the interpreter is gone, and crashes on an object of Python's.
+        """
+        clipboard = QGuiApplication.clipboard()
+        if self._copied is not None and clipboard.mimeData() is self._copied:
+            clipboard.setImage(clipboard.image())
+        self._copied = None
 
 
 def _load_views(job: Job) -> type[Views]:

@@ -113,7 +113,7 @@ def test_hot_patch_has_the_blended_colour_of_its_weight(document, scale: int, fa
         level = min(int(weight / overlay.vmax * 256), 255)
         row, column = (16 * (int(place) + 0.5) for place in patch)
         under = overlay.seen[int(row), int(column)].astype(float)
-        opacity = 0.8 * (min(weight / overlay.vmax, 1.0) ** 0.5 if fade else 1.0)
+        opacity = 0.8 * ((weight / overlay.values.max()) ** 0.5 if fade else 1.0)
         expected = opacity * lut("viridis")[level, :3] + (1 - opacity) * under
         y, x = (scale * round(PLAIN_MARGIN + 2 * place) for place in (row, column))
         np.testing.assert_allclose(found[y, x, :3], expected, atol=3)

@@ -121,11 +121,11 @@ def overlay(
 def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Return what is painted over the picture, uint8 (R, C, 4), not premultiplied; NaN is transparent.
 
-    With `fade`, opacity falls with the square root of the weight: a patch at a tenth of the scale keeps a
-    third of it, so weak attention is still seen.
+    With `fade`, opacity falls with the square root of the weight as a share of the strongest patch: so the
+    pattern of a diffuse head is seen too, while its colours still say on the common scale how weak it is.
     """
     colours = rgba(values, shown.vmax, shown.colormap)
-    share = np.sqrt(np.clip(np.nan_to_num(values) / shown.vmax, 0.0, 1.0)) if shown.fade else 1.0
+    share = np.sqrt(np.nan_to_num(values) / (np.nanmax(values) or 1.0)) if shown.fade else 1.0
     colours[..., 3] = np.round(colours[..., 3] * (shown.opacity * share))
     return colours
 

@@ -125,7 +125,8 @@ def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDAr
     pattern of a diffuse head is seen too, while its colours still say on the common scale how weak it is.
     """
     colours = rgba(values, shown.vmax, shown.colormap)
-    share = np.sqrt(np.nan_to_num(values) / (np.nanmax(values) or 1.0)) if shown.fade else 1.0
+    weights = np.nan_to_num(values)
+    share = np.sqrt(weights / (weights.max() or 1.0)) if shown.fade else 1.0
     colours[..., 3] = np.round(colours[..., 3] * (shown.opacity * share))
     return colours
 

@@ -417,7 +417,7 @@ def test_huge_pictures_are_shrunk_by_whole_factors() -> None:
     y, x = (round(PLAIN_MARGIN + factor * 32 * (place + 0.6)) for place in (row, column))
     level = min(int(overlay.values[row, column] / overlay.vmax * 256), 255)
     under = overlay.seen[int(32 * (row + 0.6)), int(32 * (column + 0.6))]
-    expected = 0.7 * lut("viridis")[level, :3] + 0.3 * under
+    expected = 0.8 * lut("viridis")[level, :3] + 0.2 * under
     np.testing.assert_allclose(found[y, x, :3], expected, atol=6)
 
 

@@ -32,6 +32,7 @@ from viewer.ui.workflow import SAMPLE, Workflow
 if TYPE_CHECKING:
     from viewer.backends.model import Job
     from viewer.export.restore import Restored
+    from viewer.export.whereabouts import Found
     from viewer.ui.views import Views
 
 # How long closing waits for work that cannot be stopped at once, such as a library being loaded.
@@ -254,14 +255,44 @@ class Session(QObject):
     def _open_again(self, restored: Restored) -> None:
         """Show what an exported figure shows: its model, its picture, its selection."""
         self.display.set(replace(restored.display, theme=self.display.value.theme))
-        self.looking.wish(restored.image, restored.selection)
-        if not Path(restored.image).is_file():
-            shown = restored.image or "a picture without a file"
-            self.window.say(f"The figure shows {shown}, which is not there any more.")
-            return
-        if self.documents.model is None or self.documents.model.name != restored.model.model:
-            self.workflow.open_model(restored.model)
-        self.workflow.open_paths([Path(restored.image)])
+        images, models = self._known_images(), self._known_models()
+
+        def work(job: Job) -> Found:
+            from viewer.export.whereabouts import look_for
+
+            job.step("Looking for what the figure shows")
+            return look_for(restored, images, models)
+
+        self.jobs.submit(Request("Looking for what the figure shows", work, self._open_found, self._say))
+
+    def _open_found(self, found: Found) -> None:
+        """Open what is still there of a figure's model and picture, and say what is not."""
+        for sentence in found.missing:
+            self.window.say(sentence)
+        if found.model is not None and not self._is_open(found.model):
+            self.workflow.open_model(found.model)
+        if found.image is not None:
+            self.looking.wish(str(found.image), found.shown.selection)
+            self.workflow.open_paths([found.image])
+
+    def _known_images(self) -> list[Path]:
+        from viewer.images.samples import SAMPLES
+
+        opened = [document.image.path for document in self.documents.all if document.image.path]
+        shipped = [sample.path for sample in SAMPLES]
+        return [Path(path) for path in (*opened, *self.window.remembered.recent_images, *shipped)]
+
+    def _known_models(self) -> list[Path]:
+        recent = self.window.remembered.recent_models
+        return [Path(request.weights or request.model) for request in recent]
+
+    def _is_open(self, request: ModelRequest) -> bool:
+        model, recent = self.documents.model, self.window.remembered.recent_models
+        if model is None or model.name != request.model or (recent and recent[0].weights != request.weights):
+            return False
+        how = model.preprocessing
+        whole = how.crop_mode == "whole"
+        return whole if request.image_size == "whole" else request.image_size in (None, how.size)
 
     def _remember_model(self, request: ModelRequest) -> None:
         self.window.remember(self.window.remembered.with_model(request))

@@ -45,7 +45,7 @@ def test_a_figure_says_what_it_was_made_from(figure: Path, document) -> None:
         "input_size": [224, 224],
         "verified": True,
     }
-    assert facts["image"] == {"path": "cat.jpg", "sha256": "b" * 64}
+    assert facts["image"] == {"name": "cat.jpg", "sha256": "b" * 64}
     assert facts["preprocessing"] == document.record.provenance.preprocessing
     assert facts["versions"]["patchreach"] == __version__
     assert {"python", "numpy", "torch", "timm"} <= set(facts["versions"])

@@ -36,7 +36,11 @@ _DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
 
 
 def of_record(record: AttentionRecord) -> dict[str, Any]:
-    """Return model, picture, preprocessing, versions and time of a record, ready for JSON."""
+    """Return model, picture, preprocessing, versions and time of a record, ready for JSON.
+
+    Files are named without their folders: a figure is given to others, whom those do not concern. With the
+    hash the very file is found again (`viewer.export.whereabouts`).
+    """
     found = record.provenance
     return {
         "patchreach": __version__,
@@ -44,15 +48,15 @@ def of_record(record: AttentionRecord) -> dict[str, Any]:
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "versions": versions(found.backend),
         "model": {
-            "name": found.model,
+            "name": file_name(found.model),
             "sha256": found.model_sha256,
-            "weights": found.weights,
+            "weights": file_name(found.weights),
             "backend": found.backend,
             "device": found.device,
             "input_size": list(record.input_size),
             "verified": record.verified,
         },
-        "image": {"path": found.image, "sha256": found.image_sha256},
+        "image": {"name": file_name(found.image), "sha256": found.image_sha256},
         "preprocessing": found.preprocessing,
     }
 
@@ -83,6 +87,11 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "theme": display.theme,
         },
     }
+
+
+def file_name(text: str) -> str:
+    """Return the name of a file without its folders; any other name as it is."""
+    return Path(text).name or text
 
 
 def versions(backend: str) -> dict[str, str]:

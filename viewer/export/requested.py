@@ -30,6 +30,8 @@ def write(scene: SceneValue, request: FigureRequest | TableRequest) -> Path:
     if document is None or document.record is None or document.measures is None:
         raise ExportError("The picture is not measured yet; export the table when it is.")
     entry = tables.entry(document.record, document.measures, scene.display.protocol)
+    # The window knows files by their whole paths, which do not concern whoever gets the table.
+    entry |= {key: provenance.file_name(entry[key]) for key in ("image", "model")}
     facts = provenance.of_record(document.record)
     write_atomically(request.path, tables.encode([entry], tables.format_of(request.path), facts))
     return request.path

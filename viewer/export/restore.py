@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 from viewer.export.provenance import read_provenance
 from viewer.state.display import DisplayValue, Protocol, Scale, Theme, Unit
 from viewer.state.requests import ImageSize, ModelRequest, View
 from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _Choice = TypeVar("_Choice", bound=str)
 _WHOLE = re.compile(r"\d+x\d+, whole\b")  # as `viewer.backends.inputs.describe` writes it
@@ -37,7 +35,7 @@ class Restored:
     model_sha256
         Of the model or checkpoint file then; empty if it had none.
     image
-        Path or name of the picture; empty for an array.
+        Name of the picture, without its folder; empty for an array.
     image_sha256
         Of the picture's bytes then.
     selection
@@ -46,6 +44,8 @@ class Restored:
         Settings.
     view
         Which view the figure shows.
+    folder
+        Where the figure lies.
     """
 
     model: ModelRequest
@@ -55,6 +55,7 @@ class Restored:
     selection: SelectionValue
     display: DisplayValue
     view: View
+    folder: Path
 
 
 def restore(path: str | Path) -> Restored | None:
@@ -70,11 +71,12 @@ def restore(path: str | Path) -> Restored | None:
     return Restored(
         model=ModelRequest(name, _text(model, "weights") or None, _size(facts, model)),
         model_sha256=_text(model, "sha256"),
-        image=_text(image, "path"),
+        image=_text(image, "name"),
         image_sha256=_text(image, "sha256"),
         selection=_selection(_section(facts, "selection")),
         display=_display(_section(facts, "display")),
         view=view if view in get_args(View) else "overlay",
+        folder=Path(path).absolute().parent,
     )
 
 

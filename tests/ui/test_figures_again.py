@@ -1,0 +1,42 @@
+"""Exported figures that are opened again while their picture, or their model, is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.ui.conftest import settle
+from viewer.state.requests import FigureRequest
+from viewer.state.selection import HeadRef
+
+
+def export(session, qtbot, path):
+    session.selection.set(replace(session.selection.value, pins=((2, 7),), head=HeadRef(1, 1)))
+    session.export(FigureRequest(path=path))
+    settle(qtbot, session)
+    return path
+
+
+def test_the_model_opens_though_the_picture_is_gone(opened, qtbot, tmp_path, sessions):
+    figure = export(opened, qtbot, tmp_path / "figure.png")
+    opened.window.close()
+    opened.documents.current.image.path.unlink()
+    again = sessions(files=(str(figure),))
+    settle(qtbot, again)
+    assert again.documents.model.name == opened.documents.model.name
+    assert again.documents.current is None
+    [sentence] = again.window.messages.texts
+    assert "picture 0.png was not found" in sentence and str(tmp_path) in sentence
+
+
+def test_picture_and_checkpoint_are_found_beside_the_figure(opened, qtbot, tmp_path, sessions, weights):
+    folder = tmp_path / "given on"
+    folder.mkdir()
+    figure = export(opened, qtbot, folder / "figure.png")
+    for path in (opened.documents.current.image.path, weights):
+        (folder / path.name).write_bytes(path.read_bytes())
+    again = sessions(files=(str(figure),), fresh=True)
+    settle(qtbot, again)
+    assert again.documents.current.image.path == folder / "picture 0.png"
+    assert again.documents.current.status == "done"
+    assert again.selection.value.pins == ((2, 7),)
+    assert again.window.remembered.recent_models[0].weights == str(folder / weights.name)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import sys
+from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import pytest
 
 from tests.images.pictures import encode, noise
+from viewer import open_image
 from viewer.errors import ImageError
 from viewer.images.sources import (
     expand_paths,
@@ -61,8 +64,6 @@ def test_depth_is_bounded_and_linked_folders_are_not_followed(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="changes the user id")
 def test_a_closed_folder_stays_in_the_list_for_another_user(tmp_path):
-    from viewer import open_image
-
     lay_out(tmp_path, "open/1.png", "closed/2.png")
     (tmp_path / "closed").chmod(0)
     for folder in (tmp_path, *list(tmp_path.parents)[:3]):
@@ -93,6 +94,37 @@ def test_kinds(tmp_path):
     assert kind_of(tmp_path / "missing") == "other"
     assert looks_like_image(tmp_path / "no-ending")
     assert not looks_like_image(tmp_path / "page")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("ending", ["", ".png", ".onnx", ".pth", ".svg", ".pdf", ".txt"])
+def test_what_is_no_file_is_never_read(tmp_path, ending, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    pipe, address, device = Path(f"pipe{ending}"), Path(f"socket{ending}"), Path(f"device{ending}")
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(address))
+        for path in (pipe, address, device):
+            assert kind_of(path) == ("image" if ending == ".png" else "other")
+            with pytest.raises(ImageError) as caught:
+                open_image(path)
+            assert str(caught.value) == f"{path} is a device or pipe, not a file."
+    assert expand_paths([tmp_path]) == [tmp_path]
+
+
+LONG = "n" * 300
+UNUSABLE = [LONG, f"{LONG}.png", f"{LONG}.onnx", "p/" * 3000 + "a.png", "zero\0.pth", "\ud800.onnx"]
+
+
+@pytest.mark.parametrize("name", UNUSABLE, ids=range(len(UNUSABLE)))
+def test_names_that_no_system_takes_get_a_sentence(tmp_path, name):
+    path = tmp_path / name
+    assert expand_paths([path, tmp_path]) == [path, tmp_path]
+    assert kind_of(path) == ("image" if name.endswith(".png") else "other")
+    with pytest.raises(ImageError, match="can't be read: "):
+        open_image(path)
 
 
 def test_bytes_of_the_clipboard():

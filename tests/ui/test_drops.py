@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
+import sys
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,6 +56,34 @@ def test_each_bad_file_gets_its_own_sentence_and_the_others_open(opened, qtbot, 
     assert len(told) == 4
     for path in (empty, cut, text, missing):
         assert sum(path.name in sentence for sentence in told) == 1, (path, told)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
+@pytest.mark.timeout(60)
+def test_what_cannot_be_read_keeps_neither_the_window_nor_the_others(opened, qtbot, tmp_path, pictures):
+    good = pictures(2, "good")
+    pipes = [tmp_path / f"pipe{ending}" for ending in ("", ".png", ".onnx", ".pth", ".svg", ".pdf")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    long = [tmp_path / ("n" * 300 + ending) for ending in ("", ".png", ".onnx", ".pth")]
+    bad = [*pipes, Path("/dev/zero"), *long, tmp_path / "p" / ("d/" * 3000) / "a.png"]
+    opened.window.paths_dropped.emit([good[0], *bad, good[1]])
+    settle(qtbot, opened)
+    assert names(opened)[1:] == ["picture 0.png", "picture 1.png"]
+    told = opened.window.messages.texts
+    assert len(told) == len(bad)
+    for path in bad:
+        assert sum(sentence.startswith(f"{path} ") for sentence in told) == 1, (path, told)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
+def test_a_picture_whose_name_is_no_text_opens(opened, qtbot, tmp_path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png"))
+    path.write_bytes(png())
+    opened.window.paths_dropped.emit([path])
+    settle(qtbot, opened)
+    assert opened.documents.current.image.path == path
+    assert opened.documents.current.status == "done"
 
 
 def test_a_drop_is_taken_anywhere_on_the_window(opened, qtbot, pictures):
@@ -273,6 +304,9 @@ def test_a_model_is_read_from_text_only_if_every_line_is_a_file(tmp_path):
     assert not drops.read(data)
     data.setText(f"{there}\n{there}\n")
     assert drops.read(data).paths == (there, there)
+    for text in ("~nobody-of-this-name/a.png", "/" + "n" * 300, "/a\0b"):
+        data.setText(text)
+        assert not drops.read(data)
 
 
 def test_work_of_others_does_not_hold_up_a_drop(opened, qtbot, pictures):

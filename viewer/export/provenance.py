@@ -6,6 +6,7 @@ import datetime
 import json
 import logging
 import platform
+import stat
 from collections.abc import Callable
 from importlib import metadata as installed
 from pathlib import Path
@@ -144,6 +145,9 @@ def read_provenance(path: str | Path) -> dict[str, Any] | None:
         none of Patchreach's figures, is damaged, or was written by a later version that means other things.
     """
     try:
+        # Reading a pipe or a device may never end.
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            return None
         with Path(path).open("rb") as file:
             start = file.read(1024)
             file.seek(0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os.path
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -45,7 +47,7 @@ def expand_paths(paths: Iterable[str | Path]) -> list[Path]:
     """
     found: dict[Path, None] = {}
     for path in map(Path, paths):
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - pathlib's raises for names that are too long, say
             found.update(dict.fromkeys(_walk(path, _MAX_DEPTH) or [path]))
         else:
             found[path] = None
@@ -56,12 +58,15 @@ def kind_of(path: str | Path) -> Kind:
     """Tell what a file is for, by its content where it is a picture, otherwise by its ending.
 
     A file that has a picture's ending counts as one even when its content is something else: opening it
-    says what.
+    says what. So does opening a pipe, a socket, a device, or what can't be looked at; none of them is read
+    here, since that may take forever.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         return "image"
+    if not _may_be_read(path):
+        return "other"
     if suffix in MODEL_SUFFIXES:
         return "model"
     if suffix in FIGURE_SUFFIXES:
@@ -71,6 +76,16 @@ def kind_of(path: str | Path) -> Kind:
             return "image" if format_of(file.read(HEAD_BYTES)) else "other"
     except (OSError, ValueError):
         return "other"
+
+
+def _may_be_read(path: Path) -> bool:
+    """Return False for what is there but no file, and for what can't even be looked at."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 def looks_like_image(path: str | Path) -> bool:
@@ -143,14 +158,14 @@ def _walk(folder: Path, depth: int) -> list[Path]:
     except OSError:
         return [folder]
     visible = [entry for entry in entries if not entry.name.startswith(".")]
-    files = [entry for entry in visible if entry.is_file() and kind_of(entry) in ("image", "model")]
+    files = [entry for entry in visible if os.path.isfile(entry) and kind_of(entry) in ("image", "model")]  # noqa: PTH113
     return files + list(_below(visible, depth))
 
 
 def _below(entries: list[Path], depth: int) -> Iterator[Path]:
     """Yield what the subfolders among some entries hold."""
     for entry in entries:
-        if depth > 1 and entry.is_dir() and not entry.is_symlink():
+        if depth > 1 and os.path.isdir(entry) and not entry.is_symlink():  # noqa: PTH112
             yield from _walk(entry, depth - 1)
 
 

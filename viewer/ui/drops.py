@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,15 +91,14 @@ def _pixels(mime: QMimeData) -> bytes:
 def _named_files(text: str) -> list[Path]:
     """Return the files that pasted lines of text name, if every line names one."""
     lines = [line.strip().strip("\"'") for line in text.splitlines() if line.strip()]
-    paths = [Path(line).expanduser() for line in lines if len(line) < 4096 and "\0" not in line]
+    usable = [line for line in lines if len(line) < 4096 and "\0" not in line]
+    paths = [Path(os.path.expanduser(line)) for line in usable]  # noqa: PTH111 - see `_exists`
     return paths if paths and len(paths) == len(lines) and all(map(_exists, paths)) else []
 
 
 def _exists(path: Path) -> bool:
-    try:
-        return path.is_absolute() and path.exists()
-    except OSError:
-        return False
+    # Neither this nor `expanduser` may raise, whatever text was pasted; pathlib's do.
+    return path.is_absolute() and os.path.exists(path)  # noqa: PTH110
 
 
 def _refusal(address: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -146,9 +147,11 @@ class Workflow(QObject):
 
     def _put_off(self, path: Path) -> bool:
         """Leave a folder to the working thread; looking into it may take long."""
-        if path.is_dir():
+        # Not pathlib's, which raises for a name that is too long or a closed folder: opening tells of that.
+        folder = os.path.isdir(path)  # noqa: PTH112
+        if folder:
             self._folders.append(path)
-        return path.is_dir()
+        return folder
 
     def _sort_in(self, paths: list[Path]) -> None:
         from viewer.images.sources import kind_of

@@ -65,7 +65,8 @@ def test_svg_has_real_text_and_no_ground_when_transparent(scene: SceneValue, vie
     words = " ".join(svg.texts)
     assert "vit_small_patch16_224" in words
     assert "cat.jpg" in words
-    assert "renormalized over patches" in words
+    # Only where distances are shown does their protocol matter.
+    assert ("renormalized over patches" in words) == (view in ("scatter", "all"))
     fills = svg.background_fills()
     assert bool(fills) == (ground != "transparent")
     if fills:
@@ -77,10 +78,10 @@ def test_pdf_has_real_text_in_embedded_truetype(scene: SceneValue, view: str, gr
     page = PdfReader(io.BytesIO(draw(scene, FigureRequest(view, ground=ground), "pdf"))).pages[0]
     words = page.extract_text()
     title = {
-        "overlay": "Layer 2, head 1: what patch (4, 5) attends to",
-        "heads": "Every head: what patch (4, 5) attends to",
+        "overlay": "Layer 2, head 1: what patch (row 4, column 5) attends to",
+        "heads": "Every head: what patch (row 4, column 5) attends to",
         "scatter": "How far each head reaches",
-        "all": "Layer 2, head 1: what patch (4, 5) attends to",
+        "all": "Layer 2, head 1: what patch (row 4, column 5) attends to",
     }
     assert title[view] in words
     assert "vit_small_patch16_224" in words

@@ -114,10 +114,10 @@ def test_names_in_any_script_survive(document, tmp_path: Path) -> None:
 
 def test_other_programs_see_title_and_maker(scene, tmp_path: Path) -> None:
     with Image.open(save(scene, FigureRequest("overlay", tmp_path / "fig.png"))) as picture:
-        assert picture.info["Title"] == "Layer 2, head 1: what patch (4, 5) attends to"
+        assert picture.info["Title"] == "Layer 2, head 1: what patch (row 4, column 5) attends to"
         assert picture.info["Software"] == f"Patchreach {__version__}"
     found = PdfReader(save(scene, FigureRequest("overlay", tmp_path / "fig.pdf"))).metadata
-    assert found.title == "Layer 2, head 1: what patch (4, 5) attends to"
+    assert found.title == "Layer 2, head 1: what patch (row 4, column 5) attends to"
     assert found.creator == f"Patchreach {__version__}"
 
 

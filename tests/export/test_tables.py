@@ -119,7 +119,7 @@ def test_table_for_a_terminal_is_aligned_and_names_its_protocol() -> None:
     entry = entry_of(make_record(12, 2, (4, 4), doubted=(11,)), "original")
     lines = tables.encode([entry], "table").decode().splitlines()
     assert lines[0] == "cat.jpg"
-    assert "4 x 4 patches of 16 x 16 px, 1 prefix token, not verified" in lines[1]
+    assert "4 rows x 4 columns of patches of 16 x 16 px, 1 prefix token, not verified" in lines[1]
     assert lines[2].startswith("distances by protocol original; uniform attention would reach ")
     heading, body = lines[3], lines[4:]
     assert len(body) == 24

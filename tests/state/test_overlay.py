@@ -35,7 +35,7 @@ def test_shows_one_head_as_it_is():
     shown = describe(record_of(weights, (4, 5)))
     np.testing.assert_array_equal(shown.values.ravel(), weights[1][1, 1 + 2 * 5 + 3, 1:])
     assert shown.prefix == (("cls", pytest.approx(float(weights[1][1, 14, 0]))),)
-    assert shown.title == "Layer 1, head 1: what patch (2, 3) attends to"
+    assert shown.title == "Layer 1, head 1: what patch (row 2, column 3) attends to"
     assert shown.label == "attention weight"
 
 
@@ -47,7 +47,7 @@ def test_fuses_the_heads_that_the_layer_has(fusion):
     row = weights[1][:, 14].numpy()
     np.testing.assert_allclose(shown.values.ravel(), getattr(row[:, 1:], fusion)(axis=0), rtol=1e-6)
     assert shown.prefix[0][1] == pytest.approx(float(getattr(row[:, 0], fusion)()), rel=1e-6)
-    assert shown.title == f"Layer 1, {fusion} of 2 heads: what patch (2, 3) attends to"
+    assert shown.title == f"Layer 1, {fusion} of 2 heads: what patch (row 2, column 3) attends to"
 
 
 @pytest.mark.parametrize("scale", ["shared", "per head"])
@@ -86,7 +86,7 @@ def test_the_ring_is_what_convolutions_reach_inside_the_grid(query, hops, ring):
 
 def test_columns_are_labelled_as_such():
     shown = describe(random_record(), replace(AT, direction="to"))
-    assert shown.title == "Layer 1, head 1: which patches attend to patch (2, 3)"
+    assert shown.title == "Layer 1, head 1: which patches attend to patch (row 2, column 3)"
     assert shown.label == "attention weight on patch (2, 3)"
 
 
@@ -108,9 +108,43 @@ def test_the_caption_tells_the_crop():
     whole = DecodedImage(np.zeros((64, 100, 3), np.uint8), "x", None, "")
     shown = describe(record, display=DisplayValue(ring=2), image=whole)
     assert shown.caption == (
-        "Model input 80 × 64 px, from 80 × 64 px of 100 × 64 px picture; 5 × 4 patches; "
-        "dashed: what 2 stacked 3x3 convolutions reach"
+        "Model input 64 × 80 px, from 64 × 80 px of the 64 × 100 px picture (height × width); "
+        "4 rows × 5 columns of patches, counted from 0; dashed: what 2 stacked 3x3 convolutions reach"
     )
+
+
+@pytest.mark.parametrize(
+    ("whole", "box", "words"),
+    [
+        ((64, 80), (0, 0, 80, 64), "from the whole of the 64 × 80 px picture (height × width); 4 rows"),
+        ((60, 80), (0, -2, 80, 62), "from the whole of the 60 × 80 px picture (height × width), padded; 4"),
+        ((60, 90), (0, -2, 80, 62), "from 60 × 80 px of the 60 × 90 px picture (height × width), padded; 4"),
+    ],
+)
+def test_the_caption_tells_whole_and_padding(whole, box, words):
+    image = DecodedImage(np.zeros((*whole, 3), np.uint8), "x", None, "")
+    shown = describe(replace(random_record(), box=tuple(map(float, box))), image=image)
+    assert f"Model input 64 × 80 px, {words}" in shown.caption
+
+
+def test_a_square_input_around_a_flat_picture_is_padded_to_a_square():
+    record = record_of([weights_of(2, 17)] * 2, (4, 4))
+    image = DecodedImage(np.zeros((30, 60, 3), np.uint8), "x", None, "")
+    shown = describe(replace(record, box=(0.0, -15.0, 60.0, 45.0)), image=image)
+    assert "from the whole of the 30 × 60 px picture (height × width), padded to a square;" in shown.caption
+
+
+def test_the_scale_says_whose_it_is():
+    record = random_record()
+    own = DisplayValue(scale="per head")
+    fused = replace(AT, head=HeadRef(1, None))
+    assert describe(record, AT, own).scale_label == "this head's own scale"
+    assert describe(record, fused, own).scale_label == "this map's own scale"
+    assert describe(record, fused).scale_label == "one scale for all heads"
+    # The mark beyond the bar's end goes by patches of all heads where one scale is for all.
+    found = attended(document_of(record), AT.query, "from")
+    assert describe(record, AT).largest == found.peaks.max()
+    assert describe(record, AT, own).largest == found.peaks[1, 1]
 
 
 def test_a_record_of_a_bare_tensor_has_a_grey_picture():

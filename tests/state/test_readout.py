@@ -46,14 +46,16 @@ def test_the_query_adds_its_own_numbers():
     first, second = say(uniform(), query=(0, 0)).split("\n")
     assert first == say(uniform())
     assert second == (
-        "Patch (0, 0): 161 px (10.1 patches) away, 100 % of what uniform attention would; "
+        "Patch (row 0, column 0): 161 px (10.1 patches) away, 100 % of what uniform attention would; "
         "0.5 % goes to the class token; spread as over 197 tokens, most on patch (0, 0) with 0.5 %."
     )
 
 
 def test_a_prefix_token_has_no_distance_of_its_own():
     second = say(uniform(), query="cls").split("\n")[1]
-    assert second.startswith("The class token: 0.5 % goes to the class token; spread as over 197 tokens")
+    assert second.startswith("The class token: 0.5 % goes to itself; spread as over 197 tokens")
+    second = say(uniform(("cls", "reg1", "reg2")), query="reg1").split("\n")[1]
+    assert "1.5 % goes to the class token and 2 registers, itself included; spread" in second
 
 
 def test_fused_heads_are_said_to_be_a_mean():
@@ -71,12 +73,12 @@ def test_the_strongest_patch_is_named():
     words = say(record_of([weights], (4, 5), ()), query=(2, 3))
     assert words.endswith("most on patch (1, 2) with 50 %.")
     to = say(record_of([weights], (4, 5), ()), query=(1, 2), direction="to")
-    assert to.endswith("Of all patches, patch (2, 3) with 50 % attends most to patch (1, 2).")
+    assert to.endswith("Of all patches, patch (2, 3) with 50 % attends most to patch (row 1, column 2).")
 
 
 def test_says_that_it_is_still_measured():
     words = say(random_record(), measured=False, query=(0, 0))
-    assert words.startswith("Layer 0, head 0: still being measured.\nPatch (0, 0): ")
+    assert words.startswith("Layer 0, head 0: still being measured.\nPatch (row 0, column 0): ")
 
 
 def test_what_is_not_verified_is_said_to_be_so():

@@ -23,7 +23,7 @@ def test_every_view_follows_the_hovered_patch(state):
     assert value.overlay.query == (2, 3)
     assert value.heads.maps is value.attended.maps
     assert value.scatter.query_label == "patch (2, 3)"
-    assert "Patch (2, 3)" in value.readout
+    assert "Patch (row 2, column 3)" in value.readout
     np.testing.assert_allclose(value.overlay.values, value.attended.maps[0].mean(axis=0))
 
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from viewer.state.words import prefix_words, query_words, weight_words
+from viewer.state.words import grid_words, model_words, prefix_words, query_words, size_words, weight_words
 
 
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ((4, 5), "patch (4, 5)"),
+        ((4, 5), "patch (row 4, column 5)"),
         ("cls", "the class token"),
         ("dist", "the distillation token"),
         ("reg12", "register 12"),
@@ -17,6 +17,33 @@ from viewer.state.words import prefix_words, query_words, weight_words
 )
 def test_queries(query, words):
     assert query_words(query) == words
+
+
+def test_a_patch_in_brief():
+    assert query_words((4, 5), brief=True) == "patch (4, 5)"
+    assert query_words("cls", brief=True) == "the class token"
+
+
+def test_sizes_say_height_first():
+    assert size_words((224, 336)) == "224 × 336 px (height × width)"
+    assert size_words((224, 224)) == "224 × 224 px"
+    assert grid_words((14, 21)) == "14 rows × 21 columns"
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "words"),
+    [
+        ("sample", None, "DINOv2 ViT-S/14 (sample)"),
+        ("/some/where/net.onnx", "", "net.onnx"),
+        (
+            "vit_small_patch14_reg4_dinov2",
+            "/some/where/reg4.pth",
+            "vit_small_patch14_reg4_dinov2 with reg4.pth",
+        ),
+    ],
+)
+def test_models(model, weights, words):
+    assert model_words(model, weights) == words
 
 
 @pytest.mark.parametrize(

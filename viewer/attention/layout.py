@@ -118,7 +118,8 @@ class TokenLayout:
             row, column = query
             if not (0 <= row < self.grid[0] and 0 <= column < self.grid[1]):
                 raise LookupError(
-                    f"There is no patch {query}; the grid has {self.grid[0]} rows and {self.grid[1]} columns."
+                    f"There is no patch {query}; the grid has {self.grid[0]} rows and "
+                    f"{self.grid[1]} columns, counted from 0."
                 )
             return int(self.patch_tokens[row * self.grid[1] + column])
         if not 0 <= query < self.tokens:

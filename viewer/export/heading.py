@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewer.export.plain import plain
 from viewer.export.typesetting import shorten, text_width, wrap
-from viewer.state.words import PROTOCOLS, head_words, query_words
+from viewer.state.words import PROTOCOLS, head_words, model_words, query_words, size_words
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
@@ -37,15 +36,18 @@ def title(scene: SceneValue, view: View) -> str:
 def facts(scene: SceneValue, view: View) -> list[str]:
     """Return model, picture, head, query and protocol, each as a few words."""
     record = _record(scene)
-    height, width = record.input_size
-    found = [_model(record), plain(scene.document.image.name)]
+    provenance = record.provenance
+    model = plain(model_words(provenance.model, provenance.weights))
+    found = [model, plain(scene.document.image.name)]
     if view in ("heads", "scatter"):
-        found[-1] += f" at {width} × {height} px"
+        found[-1] += f" at {size_words(record.input_size)}"
         words = head_words(record, scene.selection.shown, scene.selection.fusion)
         found.append(f"shown: {words[0].lower()}{words[1:]}")
     if view == "scatter" and scene.selection.query is not None:
-        found.append(f"query: {query_words(scene.selection.query)}")
-    return [*found, f"distances: {PROTOCOLS[scene.display.protocol]}"]
+        found.append(f"query: {query_words(scene.selection.query, brief=True)}")
+    if view in ("scatter", "all"):  # the others show no distance
+        found.append(f"distances: {PROTOCOLS[scene.display.protocol]}")
+    return found
 
 
 def warning(scene: SceneValue, view: View) -> str:
@@ -65,13 +67,6 @@ def warning(scene: SceneValue, view: View) -> str:
 
 def _record(scene: SceneValue) -> AttentionRecord:
     return scene.document.record
-
-
-def _model(record: AttentionRecord) -> str:
-    """Return the model's name, or its file's, and the checkpoint's."""
-    provenance = record.provenance
-    name = Path(provenance.model).name or provenance.model
-    return plain(f"{name} with {Path(provenance.weights).name}" if provenance.weights else name)
 
 
 @dataclass(frozen=True)

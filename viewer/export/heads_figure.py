@@ -70,8 +70,8 @@ class HeadsPart:
         if not heads.shared:
             ends = ((0.0, "0"), (1.0, "own max."))
             return ColourBar(heads.colormap, ends, label, height, self.style)
-        largest = float(np.nanmax(heads.maps, initial=0))
-        return ColourBar.of_range(heads.colormap, float(heads.vmax.max()), largest, label, height, self.style)
+        end = float(heads.vmax.max())
+        return ColourBar.of_range(heads.colormap, end, heads.largest, label, height, self.style)
 
     @cached_property
     def _margin(self) -> tuple[int, int]:

@@ -60,10 +60,9 @@ class OverlayPart:
         if overlay.values is None:
             return None
         label = f"{overlay.label}, {overlay.scale_label}"
-        largest = max([float(np.nanmax(overlay.values, initial=0)), *(w for _, w in self._prefix)])
         # A flat picture is too low for numbers and label.
         height = max(self._picture[1], round(12 * self.style.em))
-        return ColourBar.of_range(overlay.colormap, overlay.vmax, largest, label, height, self.style)
+        return ColourBar.of_range(overlay.colormap, overlay.vmax, overlay.largest, label, height, self.style)
 
     @property
     def _prefix(self) -> list[tuple[str, float]]:

@@ -56,8 +56,9 @@ def _preface(found: dict[str, Any]) -> list[str]:
     tokens = "1 prefix token" if prefix == 1 else f"{prefix} prefix tokens"
     return [
         found["image"] or "(an array)",
-        f"{found['model']}, {found['backend']} on {found['device']}, input {height} x {width} px, "
-        f"{grid[0]} x {grid[1]} patches of {down:g} x {across:g} px, {tokens}, {verified}",
+        f"{found['model']}, {found['backend']} on {found['device']}, input {height} x {width} px "
+        f"(height x width), {grid[0]} rows x {grid[1]} columns of patches of "
+        f"{down:g} x {across:g} px, {tokens}, {verified}",
         f"distances by protocol {protocol}; uniform attention would reach {uniform:.2f} px",
     ]
 

@@ -87,10 +87,10 @@ def _without_middle(text: str, kept: int) -> str:
 def wrap(text: str, width: float, points: float, bold: bool = False) -> list[str]:
     """Break text into lines that fit a width in pixels; a single word that is too long loses its middle.
 
-    Coordinates such as "(4, 5)" count as one word.
+    Coordinates such as "(4, 5)" or "(row 4, column 5)" count as one word.
     """
     lines: list[str] = []
-    words = re.split(r"(?<!\d,)\s+", text.strip()) if text.strip() else []
+    words = re.split(r"(?<!\d,)(?<!\(row)(?<!, column)\s+", text.strip()) if text.strip() else []
     for word in words:
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(longer, points, bold) <= width:

@@ -47,6 +47,8 @@ class Heads:
         Which colour scale it is: "one scale for all heads", or "each head its own scale".
     shared
         Whether that is one scale for all heads.
+    largest
+        The largest weight on any patch of any head; 0 while no query is selected.
     """
 
     maps: npt.NDArray[np.float32] | None
@@ -60,6 +62,7 @@ class Heads:
     label: str
     scale_label: str
     shared: bool
+    largest: float
 
 
 def heads(
@@ -88,4 +91,5 @@ def heads(
         label="attention weight" if query is None else bar_words(query, selection.direction),
         scale_label="one scale for all heads" if shared else "each head its own scale",
         shared=shared,
+        largest=0.0 if found is None else float(np.fmax.reduce(found.peaks, axis=None)),
     )

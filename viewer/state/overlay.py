@@ -9,7 +9,7 @@ import numpy as np
 
 from viewer.state.colormaps import rgba
 from viewer.state.scale import limits, plain_end
-from viewer.state.words import asked_words, bar_words, head_words
+from viewer.state.words import asked_words, bar_words, grid_words, head_words, pixels_words, size_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,6 +35,8 @@ class Overlay:
         float32 (R, C), attention weight on each patch; None while no query is selected.
     vmin, vmax
         Ends of the colour scale, as weights; what is above `vmax` has its colour.
+    largest
+        The largest weight on any patch that the scale stands for: of every head where it is shared.
     colormap, opacity, fade, show_grid
         As in `DisplayValue`.
     prefix
@@ -45,11 +47,11 @@ class Overlay:
         (top, left, bottom, right) in patches, ends exclusive, of what `DisplayValue.ring` stacked 3x3
         convolutions could reach from the query; None for none.
     title
-        "Layer 3, head 2: what patch (4, 5) attends to".
+        "Layer 3, head 2: what patch (row 4, column 5) attends to".
     label
         Of the colour bar: "attention weight".
     scale_label
-        Which colour scale it is: "one scale for all heads".
+        Which colour scale it is: "one scale for all heads", "this head's own scale".
     whole
         uint8 (H, W, 3), the picture the model's input was made from.
     box
@@ -64,6 +66,7 @@ class Overlay:
     values: npt.NDArray[np.float32] | None
     vmin: float
     vmax: float
+    largest: float
     colormap: str
     opacity: float
     fade: bool
@@ -87,12 +90,13 @@ def overlay(
     record = document.record
     if record is None:
         return None
-    values, vmax = None, 1.0
+    values, vmax, largest = None, 1.0, 0.0
     prefix = np.full(record.prefix_tokens, np.nan, np.float32)
     if found is not None:
         values = fused(found.maps[selection.shown.layer], selection.shown, selection.fusion)
         prefix = fused(found.prefix[selection.shown.layer], selection.shown, selection.fusion)
         vmax = _end(found, values, selection.shown, display)
+        largest = float(np.fmax.reduce(found.peaks if display.scale == "shared" else values, axis=None))
     query = selection.query
     return Overlay(
         seen=_seen(document, record),
@@ -101,6 +105,7 @@ def overlay(
         values=values,
         vmin=0.0,
         vmax=vmax,
+        largest=largest,
         colormap=display.colormap,
         opacity=display.opacity,
         fade=display.fade,
@@ -111,7 +116,7 @@ def overlay(
         ring=_ring(query, display.ring, record.grid),
         title=title(record, found, selection),
         label="attention weight" if query is None else bar_words(query, selection.direction),
-        scale_label="one scale for all heads" if display.scale == "shared" else "this head's own scale",
+        scale_label=_scale_words(selection.shown, display),
         whole=document.image.pixels,
         box=record.box,
         caption=_caption(document, record, display.ring),
@@ -167,6 +172,12 @@ def _end(found: Attended, values: npt.NDArray[np.float32], shown: HeadRef, displ
     return peak if peak > 0 else plain_end(peak)
 
 
+def _scale_words(shown: HeadRef, display: DisplayValue) -> str:
+    if display.scale == "shared":
+        return "one scale for all heads"
+    return "this map's own scale" if shown.head is None else "this head's own scale"
+
+
 def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.uint8]:
     """Return the model's input; grey where a preprocessed tensor was given and no picture is known."""
     if record.seen is not None:
@@ -175,19 +186,30 @@ def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.ui
 
 
 def _caption(document: ImageDocument, record: AttentionRecord, hops: int) -> str:
-    height, width = record.input_size
-    rows, columns = record.grid
-    words = f"Model input {width} × {height} px"
+    words = f"Model input {size_words(record.input_size)}"
     if record.box is not None:
-        whole = document.image.pixels.shape
-        left, top, right, bottom = record.box
-        cut = left > 0.5 or top > 0.5 or right < whole[1] - 0.5 or bottom < whole[0] - 0.5
-        of = f"{right - left:.0f} × {bottom - top:.0f} px of " if cut else "the whole "
-        words += f", from {of}{whole[1]} × {whole[0]} px picture"
-    words += f"; {columns} × {rows} patches"
+        # The order of height and width is said once, of the picture.
+        source = _source_words(record.box, document.image.pixels.shape[:2], record.input_size)
+        words = f"Model input {pixels_words(record.input_size)}, {source}"
+    words += f"; {grid_words(record.grid)} of patches, counted from 0"
     if hops > 0:
         reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"
         words += f"; dashed: what {reach}"
+    return words
+
+
+def _source_words(
+    box: tuple[float, float, float, float], whole: tuple[int, int], into: tuple[int, int]
+) -> str:
+    """Say which part of the picture the model saw, and whether grey was put around it."""
+    left, top, right, bottom = box
+    seen = (min(bottom, whole[0]) - max(top, 0), min(right, whole[1]) - max(left, 0))
+    cut = seen[0] < whole[0] - 0.5 or seen[1] < whole[1] - 0.5
+    words = f"from {pixels_words(seen) if cut else 'the whole'} of the {pixels_words(whole)} picture"
+    if whole[0] != whole[1] or into[0] != into[1]:
+        words += " (height × width)"
+    if left < -0.5 or top < -0.5 or right > whole[1] + 0.5 or bottom > whole[0] + 0.5:
+        words += f", padded{' to a square' if into[0] == into[1] else ''}"
     return words
 
 

@@ -93,7 +93,7 @@ def _of_query(
     if not np.isfinite(weights).all():
         return ""
     row, column = np.unravel_index(int(weights.argmax()), weights.shape)
-    strongest = f"patch ({row}, {column}) with {_percent(float(weights.max()))}"
+    strongest = f"{query_words((int(row), int(column)), brief=True)} with {_percent(float(weights.max()))}"
     if found.direction == "to":
         return f"Of all patches, {strongest} attends most to {query_words(found.query)}."
     if pooling:
@@ -108,7 +108,8 @@ def _of_query(
         parts.append(f"{_far(*distance, display)} away, {share}")
     mass = float(np.nansum(found.prefix[shown.layer][heads], axis=-1).mean())
     parts.append(
-        f"{_prefix(record, mass)}spread as over {_count(np.exp(entropy))} tokens, most on {strongest}"
+        f"{_prefix(record, mass, found.query)}spread as over {_count(np.exp(entropy))} tokens, "
+        f"most on {strongest}"
     )
     asked = query_words(found.query)
     return f"{asked[0].upper()}{asked[1:]}: {'; '.join(parts)}."
@@ -193,9 +194,14 @@ def _share(px: float, uniform: float) -> str:
     return f"{100 * px / uniform:.0f} % of what uniform attention would"
 
 
-def _prefix(record: AttentionRecord, mass: float) -> str:
+def _prefix(record: AttentionRecord, mass: float, query: Query | None = None) -> str:
+    """Say how much goes to prefix tokens; where one of them is the query, that it is among them."""
     names = record.layout.prefix_names
-    return f"{_percent(mass)} goes to {prefix_words(names)}; " if names else ""
+    if not names:
+        return ""
+    to = "itself" if names == (query,) else prefix_words(names)
+    own = ", itself included" if query in names and len(names) > 1 else ""
+    return f"{_percent(mass)} goes to {to}{own}; "
 
 
 def _percent(share: float) -> str:

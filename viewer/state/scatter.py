@@ -105,7 +105,7 @@ def scatter(
         place = query[0] * record.grid[1] + query[1]
         of_query = dots.per_query[:, place]
         uniform_query = float(dots.uniform[place])
-        query_label = query_words(query)
+        query_label = query_words(query, brief=True)
     words = PROTOCOLS[display.protocol]
     return Scatter(
         layer=dots.layer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from viewer.state.display import Protocol
     from viewer.state.selection import Direction, Fusion, HeadRef, Query
 
+_MODELS = {"sample": "DINOv2 ViT-S/14 (sample)"}
 _TOKENS = {"cls": "class token", "dist": "distillation token"}
 
 PROTOCOLS: dict[Protocol, str] = {
@@ -21,17 +23,45 @@ PROTOCOLS: dict[Protocol, str] = {
 """What each protocol of the attention distance is called beside a number."""
 
 
+def model_words(model: str, weights: str | None = None) -> str:
+    """Return what a model is called: "DINOv2 ViT-S/14 (sample)", "net.onnx", "vit_b with own.pth".
+
+    Parameters
+    ----------
+    model, weights
+        Name or path, and path of a checkpoint, as they are opened.
+    """
+    name = _MODELS.get(model) or Path(model).name or model
+    return f"{name} with {Path(weights).name}" if weights else name
+
+
+def size_words(size: tuple[float, ...]) -> str:
+    """Return a size with the order said unless it is square: "224 × 336 px (height × width)"."""
+    return f"{pixels_words(size)}{'' if size[0] == size[1] else ' (height × width)'}"
+
+
+def pixels_words(size: tuple[float, ...]) -> str:
+    """Return a size in pixels, height first, where the order has been said: "224 × 336 px"."""
+    return f"{size[0]:.0f} × {size[1]:.0f} px"
+
+
+def grid_words(grid: tuple[int, int]) -> str:
+    """Return what a patch grid is called: "14 rows × 21 columns"."""
+    return f"{grid[0]} rows × {grid[1]} columns"
+
+
 def token_words(name: str) -> str:
     """Return what a prefix token is called: "class token", "register 1", "token prefix0"."""
     register = re.fullmatch(r"reg(\d+)", name)
     return f"register {register[1]}" if register else _TOKENS.get(name, f"token {name}")
 
 
-def query_words(query: Query) -> str:
-    """Return what a query is called: "patch (4, 5)" or "the class token"."""
+def query_words(query: Query, brief: bool = False) -> str:
+    """Return what a query is called: "patch (row 4, column 5)", in brief "patch (4, 5)"."""
     if isinstance(query, str):
         return f"the {_TOKENS[query]}" if query in _TOKENS else token_words(query)
-    return f"patch ({query[0]}, {query[1]})"
+    row, column = query
+    return f"patch ({row}, {column})" if brief else f"patch (row {row}, column {column})"
 
 
 def prefix_words(names: Sequence[str]) -> str:
@@ -55,7 +85,7 @@ def head_words(record: AttentionRecord, shown: HeadRef, fusion: Fusion) -> str:
 
 
 def asked_words(query: Query, direction: Direction, pooling: bool = False) -> str:
-    """Return what a map answers: "what patch (4, 5) attends to"."""
+    """Return what a map answers: "what patch (row 4, column 5) attends to"."""
     if direction == "to":
         return f"which patches attend to {query_words(query)}"
     return f"what {'the pooling query' if pooling else query_words(query)} attends to"
@@ -63,7 +93,9 @@ def asked_words(query: Query, direction: Direction, pooling: bool = False) -> st
 
 def bar_words(query: Query, direction: Direction) -> str:
     """Return the label of the colour bar."""
-    return "attention weight" if direction == "from" else f"attention weight on {query_words(query)}"
+    return (
+        "attention weight" if direction == "from" else f"attention weight on {query_words(query, brief=True)}"
+    )
 
 
 def weight_words(weight: float) -> str:

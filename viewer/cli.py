@@ -208,7 +208,7 @@ def _add_model(parser: ArgumentParser, required: bool) -> None:
         "--image-size",
         type=_size,
         metavar="HxW",
-        help="input in pixels: 518, 224x320, or whole; default: the model's",
+        help="input in pixels, height first: 224x320, 518 (square), or whole; default: the model's",
     )
     parser.add_argument(
         "--device", default="auto", metavar="DEVICE", help="auto (default), cpu, cuda, cuda:1, mps"

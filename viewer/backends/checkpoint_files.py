@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.backends.file_kind import foreign_kind
+from viewer.backends.file_kind import foreign_kind, require_regular
 from viewer.errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _NESTS = (
     "state_dict_ema", "model_ema", "teacher", "model", "state_dict", "module", "student", "net", "backbone",
     "encoder",
 )  # fmt: skip
+_DEEPEST_NEST = 16
 _SAFE_WAYS = (
     "Where you trust the file, load it in Python yourself and save its weights alone, with "
     "`torch.save(model.state_dict(), FILE)` or `safetensors.torch.save_file(model.state_dict(), FILE)`."
@@ -51,10 +52,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
     ModelFileError
         If it is missing, empty, cut off, or no checkpoint; the text says what it really is.
     """
-    if path.is_dir():
-        raise ModelFileError(path, "is a folder, not a checkpoint")
-    if not path.exists():
-        raise ModelFileError(path, "does not exist")
+    require_regular(path, "a checkpoint")
     try:
         head = _head(path)
         if _safetensors_header(head):
@@ -96,14 +94,16 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
                 for name, entry in json.loads(header).items()
                 if name != "__metadata__"
             ]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ModelFileError(path, "is a safetensors file whose header is damaged") from error
+        if not all(isinstance(end, int) for end in ends):
+            raise ModelFileError(path, "is a safetensors file whose header is damaged")
         length += max(ends, default=0)
     if size < 8 + length:
         raise _cut_off(path, f"holds only {size:,} of {8 + length:,} bytes")
     try:
         state = load_file(path)
-    except SafetensorError as error:
+    except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise ModelFileError(path, f"is a damaged safetensors file ({error})") from error
     return _unwrap(path, state)
 
@@ -114,7 +114,9 @@ def _read_archive(path: Path) -> dict[str, Tensor]:
     if not members:
         raise _cut_off(path, "is a ZIP archive without its end")
     if is_scripted(path):
-        return _read_scripted(path)
+        from viewer.backends.torchscript_weights import read_torchscript
+
+        return read_torchscript(path)
     if _exported(members):
         raise ModelFileError(
             path,
@@ -124,21 +126,6 @@ def _read_archive(path: Path) -> dict[str, Tensor]:
     if not any(member.endswith("data.pkl") for member in members):
         raise ModelFileError(path, "is a ZIP archive without a PyTorch checkpoint in it")
     return _unwrap(path, _load(path))
-
-
-def _read_scripted(path: Path) -> dict[str, Tensor]:
-    """Take the weights out of a TorchScript program (OpenAI's CLIP files are such); its code does not run."""
-    import warnings
-
-    import torch
-
-    with warnings.catch_warnings():
-        # TorchScript is on its way out, yet the files remain.
-        warnings.simplefilter("ignore")
-        try:
-            return dict(torch.jit.load(str(path), map_location="cpu").state_dict())
-        except RuntimeError as error:
-            raise ModelFileError(path, "is a damaged TorchScript program") from error
 
 
 def is_scripted(path: Path) -> bool:
@@ -205,18 +192,48 @@ def _unwrap(path: Path, found: object) -> dict[str, Tensor]:
     """Find the state dict in a checkpoint."""
     from torch import Tensor
 
-    while isinstance(found, Mapping):
+    for _ in range(_DEEPEST_NEST):
+        if not isinstance(found, Mapping):
+            break
         tensors = {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
         inner = next((found[nest] for nest in _NESTS if isinstance(found.get(nest), Mapping)), None)
         if inner is None or len(tensors) > 10:
             if tensors:
-                return tensors
+                return _plain(path, tensors)
             break
         found = inner
+    else:
+        raise ModelFileError(path, "is a checkpoint whose dictionaries are nested without end")
     kind = f"holds {type(found).__name__} instead of named weights"
     if isinstance(found, Mapping):
         kind = f"holds no weights, only {', '.join(map(str, list(found)[:5])) or 'an empty dictionary'}"
     raise ModelFileError(path, kind)
+
+
+def _plain(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights, refusing those that are no plain arrays of numbers."""
+    for name, tensor in tensors.items():
+        kind = _special(tensor)
+        if kind:
+            raise ModelFileError(
+                path,
+                f"holds {kind} weights ({name}), which Patchreach can't load",
+                "Save the model's weights as plain dense tensors.",
+            )
+    return tensors
+
+
+def _special(tensor: Tensor) -> str:
+    """Say what makes a tensor unfit to be loaded; nothing for a plain one."""
+    import torch
+
+    if tensor.is_meta:
+        return "empty (meta)"
+    if tensor.is_quantized:
+        return "quantized"
+    if tensor.is_nested:
+        return "nested"
+    return "" if tensor.layout is torch.strided else "sparse"
 
 
 def _cut_off(path: Path, problem: str) -> ModelFileError:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
+
+from viewer.errors import ModelFileError
 
 _STARTS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
@@ -24,6 +27,43 @@ _ADVICE = {
     "is a web page": "The download link led to a page instead of the file; download the file itself.",
     "is a model in ONNX Runtime's own ORT format": "Open the .onnx file it was made from.",
 }
+
+
+_NOT_FILES = (
+    (stat.S_ISFIFO, "is a named pipe"),
+    (stat.S_ISSOCK, "is a socket"),
+    (stat.S_ISCHR, "is a device"),
+    (stat.S_ISBLK, "is a device"),
+)
+
+
+def require_regular(path: Path, wanted: str) -> None:
+    """See, without opening it, whether something is a file that has an end.
+
+    Parameters
+    ----------
+    path
+        As the person named it.
+    wanted
+        What it should be: "a checkpoint".
+
+    Raises
+    ------
+    ModelFileError
+        If it does not exist, can't be asked for, or is a folder, pipe, socket or device.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ModelFileError(path, "does not exist") from error
+    except (OSError, ValueError) as error:  # too long a name, no permission, a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelFileError(path, f"can't be read ({reason})") from error
+    if stat.S_ISDIR(mode):
+        raise ModelFileError(path, f"is a folder, not {wanted}")
+    if not stat.S_ISREG(mode):
+        kind = next((clause for test, clause in _NOT_FILES if test(mode)), "is a special file")
+        raise ModelFileError(path, f"{kind}, not {wanted}")
 
 
 def foreign_kind(path: Path) -> tuple[str, str]:

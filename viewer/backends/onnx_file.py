@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import onnx
 from google.protobuf.message import DecodeError
 
-from viewer.backends.file_kind import foreign_kind
+from viewer.backends.file_kind import foreign_kind, require_regular
 from viewer.errors import ModelFileError
 
 
@@ -55,8 +55,7 @@ def read_onnx(path: str | Path) -> OnnxFile:
         If it is missing, empty, cut off, no ONNX model, or lacks external weights; the text says what it is.
     """
     path = Path(path).expanduser()
-    if not path.is_file():
-        raise ModelFileError(path, "is a folder, not a file" if path.is_dir() else "does not exist")
+    require_regular(path, "a file")
     proto = _parse(path)
     external = False
     for tensor in _stored_tensors(proto):

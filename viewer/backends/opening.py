@@ -73,14 +73,21 @@ def _open_onnx(name: str, weights: object, size: ImageSize, device: str, job: Jo
 def _names_file(name: str) -> bool:
     """Return whether a text names a file rather than an architecture."""
     path = Path(name)
-    return path.suffix.lower() in (*SUFFIXES, ".pt2", ".npz", ".h5") or len(path.parts) > 1 or path.exists()
+    return path.suffix.lower() in (*SUFFIXES, ".pt2", ".npz", ".h5") or len(path.parts) > 1 or _exists(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # longer than a file's name can be: no file then
+        return False
 
 
 def _no_architecture(path: Path) -> ModelFileError:
     """Say why a file other than ONNX can't be opened alone."""
     from viewer.backends.checkpoint_files import is_exported, is_scripted, read_state
 
-    if path.exists() and not path.is_dir():
+    if _exists(path) and path.is_file():
         if is_exported(path):
             return ModelFileError(path, "is an exported PyTorch program, which Patchreach can't open yet")
         if is_scripted(path):

@@ -259,7 +259,7 @@ def test_render_makes_every_view(
     assert found.selection.pins == ((2, 1),)
     assert found.selection.head == (3, 1)
     assert found.model.model == ARCHITECTURE
-    assert found.image == pictures[0]
+    assert found.image == Path(pictures[0]).name
 
 
 def test_a_figure_of_a_whole_picture_asks_for_the_whole_picture_again(
@@ -317,9 +317,10 @@ def test_render_draws_the_very_figure_of_the_window(
     [
         (["-o", "fig.jpg"], ".png, .svg, .pdf"),
         (["-o", "no/such/folder/fig.png"], "there is no folder"),
+        (["-o", "n" * 300 + ".png"], "can't be written ("),
         (["-o", "fig.png", "--layer", "12"], "There is no layer 12; the model has 12, from 0 on."),
         (["-o", "fig.png", "--head", "3"], "There is no head 3 in layer 11; it has 3, from 0 on."),
-        (["-o", "fig.png", "--query", "4,0"], "There is no patch (4, 0); the grid has 4 rows and 4 columns."),
+        (["-o", "fig.png", "--query", "4,0"], "There is no patch (4, 0); the grid has 4 rows and 4 columns"),
         (["-o", "fig.png", "--query", "reg1"], "this model's prefix tokens: cls"),
     ],
 )
@@ -336,6 +337,39 @@ def test_what_can_not_be_rendered_is_said_and_nothing_is_written(
     assert main(["render", pictures[0], *model, *arguments]) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "target"),
+    [
+        (["render"], "photo.png"),
+        (["render"], "link.svg"),
+        (["measure", "--format", "csv"], "photo.png"),
+        (["measure", "--format", "csv"], "weights.safetensors"),
+        (["measure", "--format", "json"], "net.onnx"),
+    ],
+)
+def test_nothing_that_was_given_is_overwritten(
+    command: list[str],
+    target: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (8, 8)).save("photo.png")
+    for name in ("weights.safetensors", "net.onnx"):
+        Path(name).write_bytes(b"weights")
+    Path("link.svg").symlink_to("photo.png")
+    before = Path(target).read_bytes()
+    model = (
+        ["--model", "net.onnx"]
+        if target == "net.onnx"
+        else ["--model", "x", "--weights", "weights.safetensors"]
+    )
+    assert main([*command, "photo.png", *model, "-o", target]) == 2
+    assert "made from that very file" in capsys.readouterr().err
+    assert Path(target).read_bytes() == before
 
 
 # -- models --

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from viewer.backends.model import Job
     from viewer.export.restore import Restored
     from viewer.export.whereabouts import Found
+    from viewer.state.scene import SceneValue
     from viewer.ui.views import Views
 
 # How long closing waits for work that cannot be stopped at once, such as a library being loaded.
@@ -224,7 +225,9 @@ class Session(QObject):
 
         def work(job: Job) -> Path:
             from viewer.export.requested import write
+            from viewer.export.writing import check_target
 
+            check_target(request.path, _sources(scene))
             job.step(f"Writing {request.path.name}")
             return write(scene, request)
 
@@ -373,6 +376,14 @@ def _restore(path: Path) -> Restored | None:
     from viewer.export.restore import restore
 
     return restore(path)
+
+
+def _sources(scene: SceneValue) -> list[str | Path | None]:
+    """Return the files that a scene is made from."""
+    if scene.document is None or scene.document.record is None:
+        return []
+    facts = scene.document.record.provenance
+    return [scene.document.image.path, facts.image, facts.model, facts.weights]
 
 
 def _print_bug(title: str, details: str) -> None:

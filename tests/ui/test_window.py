@@ -289,6 +289,31 @@ def test_an_export_that_cannot_be_written_gives_a_sentence(opened, qtbot, tmp_pa
     assert "figure.png" in sentence and "no folder" in sentence
 
 
+@pytest.mark.parametrize("source", ["picture", "weights"])
+def test_an_export_never_overwrites_what_it_is_made_from(opened, qtbot, weights, source):
+    from viewer.state.requests import FigureRequest, TableRequest
+
+    path = opened.documents.current.image.path if source == "picture" else weights
+    before = path.read_bytes()
+    for request in (FigureRequest(path=path), TableRequest(path)):
+        opened.export(request)
+    settle(qtbot, opened)
+    told = opened.window.messages.texts
+    assert told and all("made from that very file" in sentence for sentence in told)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "~nobody-of-this-name/figure", "zero\0"])
+def test_names_that_cannot_be_give_a_sentence(opened, qtbot, tmp_path, name):
+    press(opened, Qt.Key.Key_E, CONTROL)
+    dialog = opened.window.findChild(ExportDialog)
+    dialog.path.setText(name if name.startswith("~") else str(tmp_path / name))
+    qtbot.mouseClick(dialog.save_button, Qt.MouseButton.LeftButton)
+    settle(qtbot, opened)
+    [sentence] = opened.window.messages.texts
+    assert "can't be written" in sentence
+
+
 def test_an_exported_figure_dropped_again_shows_the_same(opened, qtbot, tmp_path, sessions):
     opened.selection.set(replace(opened.selection.value, pins=((2, 7),), head=HeadRef(1, 1), direction="to"))
     opened.display.set(replace(opened.display.value, unit="patches", grid=True))

@@ -42,7 +42,7 @@ def run(options: Namespace) -> int:
     """
     format = _format(options)
     if options.output is not None:
-        check_target(options.output)
+        check_target(options.output, (*options.images, options.model, options.weights))
     notes = Notes()
     with job() as opening:
         model = open_model(options.model, options.weights, options.image_size, options.device, opening)

@@ -33,7 +33,7 @@ def run(options: Namespace) -> int:
         If model, picture, layer, head, query or output can't be had.
     """
     format_of(options.output)
-    check_target(options.output)
+    check_target(options.output, (options.image, options.model, options.weights))
     notes = Notes()
     image = open_image(options.image)
     with job() as work:

@@ -37,6 +37,7 @@ class ExportChoices:
     factor: int = 2
     title: bool = True
     ground: str = "light"
+    folder: str = ""
 
 
 @dataclass(frozen=True)

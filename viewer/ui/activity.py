@@ -67,5 +67,5 @@ class Activity(QWidget):
         self._show(False)
 
     def _show(self, on: bool) -> None:
-        for part in (self._words, self._bar, self.cancel):
+        for part in (self._words, self._bar, self.cancel, self):
             part.setVisible(on)

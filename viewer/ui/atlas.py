@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from viewer.state.heads import Heads
 
 _LARGEST_CELL = 320.0  # pixels; a map of one head alone need not fill a wall
-_GAP = 3.0  # pixels between cells, at least
+GAP = 3.0  # pixels between cells, at least
+_EQUAL = 0.92  # least share of its possible size that a map keeps for patches of equal size
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,25 @@ class AtlasLayout:
         rows, columns = heads.grid
         layers, most = heads.vmax.shape
         patch = min(
-            ((room.height() - margin[0]) / layers - _GAP) / rows,
-            ((room.width() - margin[1]) / most - _GAP) / columns,
+            ((room.height() - margin[0]) / layers - GAP) / rows,
+            ((room.width() - margin[1]) / most - GAP) / columns,
         )
         patch = min(max(patch, least / max(heads.grid)), _LARGEST_CELL / max(heads.grid))
         shrink = max(1, math.ceil(1 / (patch * ratio)))
         cell = (-(-rows // shrink), -(-columns // shrink))
-        gap = max(1, math.ceil(_GAP / (patch * shrink)))
+        gap = max(1, math.ceil(GAP / (patch * shrink)))
         # The gap grew to whole pixels of the image: all becomes a little smaller for it.
         factor = min(
             (room.height() - margin[0]) / (layers * (cell[0] + gap)),
             (room.width() - margin[1]) / (most * (cell[1] + gap)),
         )
         factor = min(max(factor, least / max(cell)), _LARGEST_CELL / max(cell))
-        if factor * ratio >= 4:
-            # Patches of equal size; where they are smaller, that would cost too much room.
-            factor = math.floor(factor * ratio) / ratio
-        return cls(margin[1], margin[0], heads.heads, cell, shrink, gap, factor)
+        equal = math.floor(factor * ratio) / ratio
+        if equal >= _EQUAL * factor:
+            # Patches of equal size, where that costs little room.
+            factor = equal
+        spare = room.width() - margin[1] - most * (cell[1] + gap) * factor
+        return cls(margin[1] + max(spare / 2, 0.0), margin[0], heads.heads, cell, shrink, gap, factor)
 
     @property
     def pitch(self) -> tuple[float, float]:

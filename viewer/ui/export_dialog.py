@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QStandardPaths, Qt, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -71,7 +72,7 @@ class ExportDialog(QDialog):
         )
         self.path, self.about = QLineEdit(), QLabel()
         self._stem = Path(document.image.name).stem or "picture"
-        self._folder = preferences.folder or str(Path.cwd())
+        self._folder = remembered.folder if os.path.isdir(remembered.folder) else _own_pictures()  # noqa: PTH112
         self._build()
         _take(self.view, remembered.view)
         self._offer_formats()
@@ -114,10 +115,11 @@ class ExportDialog(QDialog):
 
     def accept(self) -> None:
         """Ask for the export; an existing file is overwritten only after a question."""
-        path = Path(self.path.text().strip()).expanduser()
+        # Whatever was typed must not raise here, as pathlib's may: writing tells what is wrong with it.
+        path = Path(os.path.expanduser(self.path.text().strip()))  # noqa: PTH111
         if path.suffix.lower() != self.format.currentData():
-            path = path.with_name(path.name + self.format.currentData())
-        if path.exists() and not self._overwrite(path):
+            path = Path(f"{path}{self.format.currentData()}")
+        if os.path.exists(path) and not self._overwrite(path):  # noqa: PTH110
             return
         self.choices_made.emit(
             ExportChoices(
@@ -126,6 +128,7 @@ class ExportDialog(QDialog):
                 self.factor.currentData(),
                 self.title.isChecked(),
                 self.ground.currentData(),
+                str(path.absolute().parent),
             )
         )
         self.chosen.emit(self._request(path))
@@ -145,7 +148,9 @@ class ExportDialog(QDialog):
     def _overwrite(self, path: Path) -> bool:
         from PySide6.QtWidgets import QMessageBox
 
-        answer = QMessageBox.question(self, "Export", f"{path.name} is there already. Overwrite it?")
+        yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
+        words = f"{path.name} is there already. Overwrite it?"
+        answer = QMessageBox.question(self, "Export", words, yes | no, no)
         return answer == QMessageBox.StandardButton.Yes
 
     def _offer_formats(self) -> None:
@@ -179,6 +184,13 @@ class ExportDialog(QDialog):
         )
         if path:
             self.path.setText(path)
+
+
+def _own_pictures() -> str:
+    """Return the person's folder of pictures, or home."""
+    places = QStandardPaths.StandardLocation
+    found = QStandardPaths.writableLocation(places.PicturesLocation)
+    return found if Path(found or " ").is_dir() else QStandardPaths.writableLocation(places.HomeLocation)
 
 
 def _list(items: tuple[tuple[str, str], ...]) -> QComboBox:

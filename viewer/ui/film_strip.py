@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
-    QHBoxLayout,
+    QGridLayout,
     QLabel,
     QListWidget,
     QListWidgetItem,
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from viewer.state.documents import Documents, ImageDocument
 
 _THUMBNAIL = QSize(72, 54)
+_BESIDE = 46  # pixels beside a thumbnail: margins and the button that closes
+_LARGE = 12.0  # points; larger type is for a lecture hall
 _STATUS = {
-    "waiting": "waits for the model",
-    "running": "the model is looking…",
-    "measuring": "measuring distances…",
+    "waiting": "waiting",
+    "running": "running…",
+    "measuring": "measuring…",
     "done": "",
     "failed": "",
 }
@@ -44,7 +46,7 @@ class _Elided(QLabel):
     def say(self, text: str) -> None:
         """Take another text."""
         self._whole = text
-        self.setText(self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideMiddle, self.width()))
+        self.setText(self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, self.width()))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Break the text off where the room ends now."""
@@ -72,26 +74,40 @@ class _Frame(QWidget):
         close.setToolTip(f"Close {document.image.name}")
         close.setAccessibleName(f"Close {document.image.name}")
         close.clicked.connect(self.closed)
-        words = QVBoxLayout()
+        self._words = QWidget()
+        words = QVBoxLayout(self._words)
+        words.setContentsMargins(0, 0, 0, 0)
         words.setSpacing(0)
         words.addStretch(1)
         words.addWidget(self._name)
         words.addWidget(self._state)
         words.addStretch(1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(8, 4, 2, 4)
-        row.addWidget(self._thumbnail)
-        row.addLayout(words, 1)
-        row.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
-        self.tell(document)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(8, 4, 2, 4)
+        self._grid.setSpacing(4)
+        self._grid.setColumnStretch(1, 1)
+        self._grid.addWidget(self._thumbnail, 0, 0)
+        self._grid.addWidget(self._words, 0, 1)
+        self._grid.addWidget(close, 0, 2, Qt.AlignmentFlag.AlignTop)
+        self._telling = ""
+        self.tell(document, "")
 
-    def tell(self, document: ImageDocument) -> None:
-        """Say how far the work on the picture is."""
+    def set_narrow(self, narrow: bool) -> None:
+        """Put the words below the thumbnail, or beside it."""
+        self._grid.removeWidget(self._words)
+        self._grid.addWidget(self._words, *((1, 0, 1, 3) if narrow else (0, 1)))
+        # There is room for two lines; what is no news gives way.
+        self._state.setHidden(narrow and not self._telling)
+
+    def tell(self, document: ImageDocument, folder: str) -> None:
+        """Say how far the work on the picture is, and its folder where another has the same name."""
         self._name.say(document.image.name)
         notes = document.image.notes
         classes = _classes(document)
         best = classes[0] if classes else _size(document)
-        state = document.problem or _STATUS[document.status] or "; ".join(notes) or best
+        where = f"in {folder}" if folder else ""
+        self._telling = document.problem or _STATUS[document.status] or where
+        state = self._telling or "; ".join(notes) or best
         kind = "bad" if document.problem else "faint"
         if self._state.property("kind") != kind:
             self._state.setProperty("kind", kind)
@@ -127,15 +143,34 @@ class FilmStrip(QListWidget):
         )
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
-        self.setMinimumWidth(120)
+        self.setMinimumWidth(_THUMBNAIL.width() + _BESIDE)
         documents.changed.connect(self._tell)
         documents.current_changed.connect(self._mark)
         self.currentItemChanged.connect(self._show)
         self.itemDoubleClicked.connect(lambda item: self.retry_asked.emit(_key(item)))
 
     def sizeHint(self) -> QSize:
-        """Return a size that leaves the views most of the window, wider for larger type."""
-        return QSize(_THUMBNAIL.width() + 14 * self.fontMetrics().averageCharWidth() + 50, 400)
+        """Return a comfortable size."""
+        return QSize(self.width_for(self.font().pointSizeF()), 400)
+
+    def width_for(self, points: float) -> int:
+        """Return a width that leaves the views most of the window; in large type thumbnail and name only."""
+        return _THUMBNAIL.width() + _BESIDE + (0 if points > _LARGE else round(10 * points))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put names where there is room for them."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Put the words below the thumbnails in a narrow strip, and give each picture its height."""
+        room = self.viewport().width() - _THUMBNAIL.width() - _BESIDE
+        narrow = room < 8 * self.fontMetrics().averageCharWidth()
+        for item in self._items.values():
+            frame = self.itemWidget(item)
+            frame.set_narrow(narrow)
+            frame.layout().activate()
+            item.setSizeHint(QSize(100, max(frame.sizeHint().height(), _THUMBNAIL.height() + 10)))
 
     def close_current(self) -> None:
         """Ask for the marked picture to be closed."""
@@ -146,10 +181,18 @@ class FilmStrip(QListWidget):
         document = self._documents.get(key)
         if document is None:
             self._remove(key)
-        elif key in self._items:
-            self.itemWidget(self._items[key]).tell(document)
-        else:
+        elif key not in self._items:
             self._add(document)
+        for other in self._documents.all:
+            if other.key in self._items:
+                self.itemWidget(self._items[other.key]).tell(other, self._folder(other))
+        self._fit()
+
+    def _folder(self, document: ImageDocument) -> str:
+        """Return what tells a picture from others of the same name; empty where there are none."""
+        name, path = document.image.name, document.image.path
+        alike = [other for other in self._documents.all if other.image.name == name]
+        return path.parent.name if path is not None and len(alike) > 1 else ""
 
     def _add(self, document: ImageDocument) -> None:
         frame = _Frame(document)
@@ -157,7 +200,6 @@ class FilmStrip(QListWidget):
         item = QListWidgetItem()
         item.setData(Qt.ItemDataRole.UserRole, document.key)
         item.setData(Qt.ItemDataRole.AccessibleTextRole, document.image.name)
-        item.setSizeHint(QSize(100, max(frame.sizeHint().height(), _THUMBNAIL.height() + 10)))
         self._items[document.key] = item
         self.blockSignals(True)
         self.addItem(item)

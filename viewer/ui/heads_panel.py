@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from viewer.state.palette import palette as palette_of
 from viewer.state.scale import ticks
-from viewer.ui.atlas import AtlasLayout, atlas
-from viewer.ui.marks import bar_image, font
+from viewer.state.selection import HeadRef
+from viewer.ui.atlas import GAP, AtlasLayout, atlas
+from viewer.ui.marks import bar_image, bar_numbers, font
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QHelpEvent, QImage, QMouseEvent, QPaintEvent, QResizeEvent
 
     from viewer.state.heads import Heads
     from viewer.state.palette import Palette
-    from viewer.state.selection import HeadRef, Selection
+    from viewer.state.selection import Selection
+
+_LEAST_CELL = 10.0  # pixels; below that maps say nothing, and scrolling is better
+_TITLE_LETTERS = 22  # room for the title on three lines
 
 
 class HeadsPanel(QWidget):
@@ -55,9 +58,26 @@ class HeadsPanel(QWidget):
 
     def paint(self, heads: Heads | None) -> None:
         """Show a description, or nothing."""
+        before = self.canvas.shown
         self._title.tell("" if heads is None else heads.title)
         self.canvas.tell(heads)
         self._legend.tell(heads)
+        if self.canvas.shown != before and not self.canvas.underMouse():
+            self._reveal()
+
+    def width_for(self, height: int) -> int:
+        """Return the width at which the maps fill a height."""
+        others = self._title.height() + self._legend.height()
+        return self.canvas.width_for(height - others)
+
+    def _reveal(self) -> None:
+        """Scroll to what is shown, where not all can be seen."""
+        layout, shown = self.canvas.layout_of_cells(), self.canvas.shown
+        if layout is None or shown is None:
+            return
+        box, (down, across) = layout.box(shown), layout.pitch
+        centre = box.center().toPoint() if shown.head is not None else box.topLeft().toPoint()
+        self._scroll.ensureVisible(centre.x(), centre.y(), int(across), int(down))
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
@@ -100,17 +120,35 @@ class AtlasCanvas(QWidget):
     def layout_of_cells(self) -> AtlasLayout | None:
         """Return where the cells are; None while there are none."""
         if self._layout is None and self._heads is not None:
-            metrics = QFontMetricsF(font(self._palette))
-            line, digit = metrics.height(), metrics.horizontalAdvance("00")
             scroll = self.parentWidget()
             room = QSizeF(self.size() if scroll is None else scroll.size())
-            margin = (2.2 * line, digit + 1.6 * line)
-            least = max(2.2 * self._palette.points, digit * 1.3)
-            self._layout = AtlasLayout.of(room, self.devicePixelRatioF(), self._heads, margin, least)
+            self._layout = AtlasLayout.of(
+                room, self.devicePixelRatioF(), self._heads, self._margin(), _LEAST_CELL
+            )
             # Beyond what can be seen, the scroll area gives the canvas the room it asks for.
             needed = self._layout.maps.bottomRight()
             self.setMinimumSize(int(needed.x()), int(needed.y()))
         return self._layout
+
+    @property
+    def shown(self) -> HeadRef | None:
+        """The head that is outlined."""
+        return None if self._heads is None else self._heads.shown
+
+    def width_for(self, height: float) -> int:
+        """Return the width that the maps need if they are as large as the height allows."""
+        if self._heads is None:
+            return 0
+        (above, before), (rows, columns) = self._margin(), self._heads.grid
+        layers, most = self._heads.vmax.shape
+        cell = max((height - above) / layers - GAP, _LEAST_CELL)
+        words = QFontMetricsF(font(self._palette, bold=True)).averageCharWidth() * _TITLE_LETTERS
+        return int(max(before + most * (cell * columns / rows + GAP) + GAP, words))
+
+    def _margin(self) -> tuple[float, float]:
+        """Return the pixels above and to the left of the first cell."""
+        metrics = QFontMetricsF(font(self._palette))
+        return 2.2 * metrics.height(), metrics.horizontalAdvance("00") + 1.6 * metrics.height()
 
     def _forget_layout(self) -> None:
         self._layout = self._image = self._ground = None
@@ -182,6 +220,9 @@ class AtlasCanvas(QWidget):
             pixmap.setDevicePixelRatio(ratio)
             pixmap.fill(QColor(self._palette.ground))
             painter = QPainter(pixmap)
+            for layer in range(len(layout.heads)):
+                row = layout.box(HeadRef(layer, None))
+                painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), self._mat())
             self._paint_numbers(painter, layout, shown)
             painter.end()
             self._ground = (shown, pixmap)
@@ -192,23 +233,32 @@ class AtlasCanvas(QWidget):
         metrics = QFontMetricsF(painter.font())
         line, (height, width) = metrics.height(), layout.pitch
         cell_height, cell_width = (side * layout.factor for side in layout.cell)
-        for layer in range(0, len(layout.heads), _every(height, line)):
+        for layer in _numbers(len(layout.heads), _every(height, 0.9 * line), shown.layer):
             self._ink(painter, layer == shown.layer)
-            box = QRectF(0, layout.top + layer * height, layout.left - 0.4 * line, cell_height)
+            middle = layout.top + layer * height + cell_height / 2
+            box = QRectF(0, middle - line / 2, layout.left - 0.4 * line, line)
             painter.drawText(box, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, str(layer))
-        for head in range(0, max(layout.heads), _every(width, metrics.horizontalAdvance("000"))):
+        for head in _numbers(max(layout.heads), _every(width, metrics.horizontalAdvance("000")), shown.head):
             self._ink(painter, head == shown.head)
             box = QRectF(layout.left + head * width, layout.top - 1.1 * line, cell_width, line)
-            painter.drawText(box.adjusted(-9, 0, 9, 0), Qt.AlignmentFlag.AlignCenter, str(head))
+            painter.drawText(box.adjusted(-line, 0, line, 0), Qt.AlignmentFlag.AlignCenter, str(head))
         painter.setFont(font(self._palette))
         painter.setPen(QColor(self._palette.faint))
         across = QRectF(layout.left, 0, min(layout.maps.width(), self.width() - layout.left), line)
         painter.drawText(across, Qt.AlignmentFlag.AlignCenter, "head")
         painter.save()
-        painter.translate(0, layout.top + layout.maps.height())
+        painter.translate(layout.left - self._margin()[1], layout.top + layout.maps.height())
         painter.rotate(-90)
         painter.drawText(QRectF(0, 0, layout.maps.height(), line), Qt.AlignmentFlag.AlignCenter, "layer")
         painter.restore()
+
+    def _mat(self) -> QColor:
+        """Return what lies between the maps: on a dark ground lighter than the darkest of their colours."""
+        ground, text = QColor(self._palette.ground), QColor(self._palette.text)
+        if ground.lightnessF() > 0.5:
+            return ground
+        mixed = [round(0.7 * g + 0.3 * t) for g, t in zip(ground.getRgb(), text.getRgb(), strict=True)]
+        return QColor(*mixed[:3])
 
     def _ink(self, painter: QPainter, shown: bool) -> None:
         painter.setFont(font(self._palette, bold=shown))
@@ -260,13 +310,10 @@ class _Legend(QWidget):
         super().__init__()
         self._palette = palette_of("light")
         self._heads: Heads | None = None
-        self._largest = 0.0
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
 
     def tell(self, heads: Heads | None) -> None:
         self._heads = heads
-        if heads is not None and heads.maps is not None:
-            self._largest = float(np.fmax.reduce(heads.maps, axis=None))
         self.update()
 
     def set_theme(self, palette: Palette) -> None:
@@ -289,14 +336,15 @@ class _Legend(QWidget):
         painter.drawRect(bar)
         painter.setPen(QColor(self._palette.text))
         end = float(str(heads.vmax.flat[0]))
-        most = max(2, min(6, int(bar.width() / (1.2 * digits))))
-        numbers = ticks(end, self._largest, most) if heads.shared else ((0.0, "0"), (1.0, "own max."))
+        most = bar_numbers(self._palette)
+        numbers = ticks(end, heads.largest, most) if heads.shared else ((0.0, "0"), (1.0, "own max."))
         for share, text in numbers:
             box = QRectF(bar.left() + share * bar.width() - digits, bar.bottom(), 2 * digits, line)
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
-        words = metrics.elidedText(
-            f"{heads.label}, {heads.scale_label}", Qt.TextElideMode.ElideRight, self.width() - 8
-        )
+        words = f"{heads.label}, {heads.scale_label}"
+        if metrics.horizontalAdvance(words) > self.width() - 8:
+            # The title says what the weights are of.
+            words = metrics.elidedText(heads.scale_label, Qt.TextElideMode.ElideRight, self.width() - 8)
         below = QRectF(4, bar.bottom() + line, self.width() - 8, line)
         painter.drawText(below, Qt.AlignmentFlag.AlignCenter, words)
 
@@ -304,6 +352,14 @@ class _Legend(QWidget):
 def _colours(heads: Heads) -> tuple[object, ...]:
     """Return all of a description that decides the colours; arrays count as one while they are the same."""
     return id(heads.maps), id(heads.vmax), heads.colormap
+
+
+def _numbers(count: int, step: int, shown: int | None) -> list[int]:
+    """Return each `step`-th number; the shown one always, in place of those that would touch it."""
+    regular = range(0, count, step)
+    if shown is None or not 0 <= shown < count:
+        return list(regular)
+    return sorted({shown, *(number for number in regular if abs(number - shown) >= step)})
 
 
 def _every(pitch: float, needed: float) -> int:

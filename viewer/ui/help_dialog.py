@@ -7,21 +7,28 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QW
 
 _KEYS = (
     ("Mouse over a patch", "look at it; every view follows"),
-    ("Click a patch", "pin it, or let it go; Ctrl+click pins one more"),
+    ("Click a patch", "pin it in place of all pins; Ctrl+click pins one more"),
+    ("Click a pin", "make it the active one, which all views show; click the active one to let it go"),
+    (
+        "Class and register tokens",
+        "look at or click them above the picture, or choose one in the menu Query",
+    ),
     ("Mouse over a dot or a small map", "look at that head"),
     ("Click a dot or a small map", "select that head"),
     ("Arrow keys", "move the query by one patch"),
-    ("Space, Esc", "pin the query; unpin it"),
+    ("Space, Esc", "pin the query, or let the active pin go; let it go"),
     ("[ and ]", "previous and next layer"),
     (", and .", "previous and next head; before head 0 come all heads together"),
-    ("+ and -, G", "more and less of the overlay; patch borders"),
+    ("+ and -", "more and less of the overlay"),
+    ("F, G", "let the picture show through where attention is weak; patch borders"),
     ("R, Shift+R", "outline the reach of one more or one less stacked 3x3 convolution"),
-    ("Ctrl+O, Ctrl+M", "open pictures; open a model"),
+    ("Ctrl+O, Ctrl+M or Ctrl+Shift+O", "open pictures; open a model"),
     ("Ctrl+V", "open the picture or file on the clipboard"),
     ("Ctrl+C, Ctrl+Shift+C", "copy the figure; copy all views together"),
     ("Ctrl+E", "export a figure or a table"),
     ("Ctrl+W, Delete", "close the picture"),
     ("F9", "show or hide the film strip"),
+    ("F1", "show this page"),
     ("Ctrl+Q", "quit"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from viewer.state.overlay import Overlay
 
 _WORST_TITLE = "Layer 10 (attention pooling), mean of 16 heads: what patch (10, 10) attends to"
+_WORST_CAPTION = (
+    "Model input 1000 × 1000 px, from the whole of the 3000 × 4000 px picture (height × width), padded to a "
+    "square; 60 rows × 60 columns of patches, counted from 0; dashed: what 10 stacked 3x3 convolutions reach"
+)
+_LOW = 20.0  # lines of type; a panel lower than this is a low one
 
 
 @dataclass(frozen=True)
@@ -91,13 +97,16 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     margin = round(0.8 * em)
     width = max(size.width() - 2 * margin, 10.0)
     title_width = metrics.horizontalAdvance(_WORST_TITLE) * 1.08  # bold is wider
-    title = QRectF(margin, margin / 2, width, line * (1 if title_width <= width else 2))
+    # Where there is little room, the picture has it: the title's type shrinks, and the caption goes.
+    low = size.height() < _LOW * line
+    title = QRectF(margin, margin / 2, width, line * (1 if low or title_width <= width else 2))
     chips, chips_bottom = _chips(overlay, metrics, QRectF(margin, title.bottom(), width, line))
     beside = metrics.horizontalAdvance("≥ 0.05") + 2.2 * line + margin
     top = chips_bottom + margin / 2
-    caption_lines = 1 if metrics.horizontalAdvance(overlay.caption) * 0.9 < width else 2
-    # Where there is little room, the picture has it.
-    caption_height = 0.95 * line * (caption_lines if size.height() > 22 * line else 0)
+    # As many lines as the longest caption needs, or the picture would change its size with a switch.
+    # The caption's type is smaller, but its lines break before they are full.
+    caption_lines = min(math.ceil(metrics.horizontalAdvance(_WORST_CAPTION) * 0.95 / width), 3)
+    caption_height = 0 if low else 0.95 * line * caption_lines
     room = QRectF(margin, top, width - beside - margin, size.height() - top - caption_height - margin)
     picture = _fit(room, overlay.seen.shape, ratio)
     whole = overlay.whole.shape

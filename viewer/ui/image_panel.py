@@ -16,7 +16,7 @@ from viewer.state.palette import palette as palette_of
 from viewer.state.scale import ticks
 from viewer.state.words import weight_words
 from viewer.ui.image_layout import ImageLayout, lay_out
-from viewer.ui.marks import bar_image, font, frame, rgba_image
+from viewer.ui.marks import bar_image, bar_numbers, font, frame, rgba_image
 from viewer.ui.pictures import picture, reduced
 
 if TYPE_CHECKING:
@@ -98,13 +98,13 @@ class ImagePanel(QWidget):
         super().leaveEvent(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Pin the query under the mouse, or take its pin away; with Ctrl beside the others."""
+        """Pin what is clicked, with Ctrl beside the other pins; a pin becomes active, the active one goes."""
         query = self._query_at(event.position())
         if event.button() != Qt.MouseButton.LeftButton or query is None:
             super().mousePressEvent(event)
-        elif query in self._selection.value.pins:
-            self._selection.unpin(query)
-        elif event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+        elif self._selection.value.pins[-1:] == (query,):
+            self._selection.unpin()
+        elif query in self._selection.value.pins or event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             self._selection.add_pin(query)
         else:
             self._selection.pin(query)
@@ -153,11 +153,17 @@ class ImagePanel(QWidget):
         self._paint_caption(painter, overlay, layout)
 
     def _paint_title(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
-        painter.setFont(font(self._palette, bold=True))
+        words, fits = overlay.title, font(self._palette, bold=True)
+        line = QFontMetricsF(fits).height()
+        if layout.title.height() < 1.5 * line:
+            sizes = (font(self._palette, scale, bold=True) for scale in (1.0, 0.9, 0.8))
+            room = layout.title.width()
+            fits = next((f for f in sizes if QFontMetricsF(f).horizontalAdvance(words) <= room), None)
+            fits = fits or font(self._palette, 0.8, bold=True)
+            words = QFontMetricsF(fits).elidedText(words, Qt.TextElideMode.ElideRight, room)
+        painter.setFont(fits)
         painter.setPen(QColor(self._palette.text))
-        painter.drawText(
-            layout.title, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, overlay.title
-        )
+        painter.drawText(layout.title, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, words)
         painter.setFont(font(self._palette))
 
     def _paint_chips(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
@@ -211,13 +217,14 @@ class ImagePanel(QWidget):
                 painter.drawLine(cell.topLeft(), cell.bottomLeft())
         if overlay.ring is not None:
             ring = layout.cells(overlay.grid, overlay.ring)
-            frame(painter, ring, self._palette.convolution, 1.8, Qt.PenStyle.DashLine)
-        marks = [(pin, 1.2) for pin in overlay.pins if pin != overlay.query]
-        for query, width in [*marks, (overlay.query, 2.0)]:
+            frame(painter, ring, self._palette.convolution, 2.0, Qt.PenStyle.DashLine)
+        thin, thick = (1.0, Qt.PenStyle.DashLine), (2.0, Qt.PenStyle.SolidLine)
+        marks = [(pin, thin) for pin in overlay.pins if pin != overlay.query]
+        for query, (width, style) in [*marks, (overlay.query, thick)]:
             if isinstance(query, tuple):
                 row, column = query
                 box = layout.cells(overlay.grid, (row, column, row + 1, column + 1))
-                frame(painter, box, self._palette.accent, width)
+                frame(painter, box, self._palette.accent, width, style)
 
     def _paint_bar(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
         bar, line = layout.bar, layout.label.width()
@@ -225,11 +232,10 @@ class ImagePanel(QWidget):
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(QColor(self._palette.faint), 0))
         painter.drawRect(bar)
-        largest = max([float(overlay.values.max()), *(weight for _, weight in overlay.prefix)])
-        most = max(2, min(6, int(bar.height() / (1.8 * line))))
+        most = bar_numbers(self._palette)
         painter.setPen(QColor(self._palette.text))
         metrics, widest = QFontMetricsF(painter.font()), 0.0
-        for share, text in ticks(overlay.vmax, largest, most):
+        for share, text in ticks(overlay.vmax, overlay.largest, most):
             y = min(max(bar.bottom() - share * bar.height(), bar.top() + line / 2), bar.bottom() - line / 2)
             numbers = QRectF(bar.right() + line * 0.25, y - line / 2, bar.width() * 10, line)
             painter.drawText(numbers, Qt.AlignmentFlag.AlignVCenter, text)
@@ -258,7 +264,7 @@ class ImagePanel(QWidget):
         left, top, right, bottom = (side * factor for side in overlay.box)
         box = QRectF(place.left() + left, place.top() + top, right - left, bottom - top)
         painter.setClipRect(place.adjusted(-3, -3, 3, 3))
-        frame(painter, box, self._palette.accent, 1.5)
+        frame(painter, box, self._palette.accent, 2.0)
         painter.setClipping(False)
 
     def _paint_caption(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from viewer.state.palette import Palette
 
+_LARGE = 12.0  # points; type larger than this is for a lecture hall
+
 
 @lru_cache(maxsize=16)
 def font(palette: Palette, scale: float = 1.0, bold: bool = False) -> QFont:
@@ -26,15 +28,30 @@ def font(palette: Palette, scale: float = 1.0, bold: bool = False) -> QFont:
     return found
 
 
+def bar_numbers(palette: Palette) -> int:
+    """Return how many numbers stand beside a colour bar: bars of one scale show the same ones."""
+    return 3 if palette.points > _LARGE else 4
+
+
 def frame(
     painter: QPainter, box: QRectF, colour: str, width: float, style: Qt.PenStyle = Qt.PenStyle.SolidLine
 ) -> None:
-    """Outline a box; white underneath keeps the line visible on any picture."""
+    """Outline a box; white underneath keeps the line visible on any picture.
+
+    All four sides lie on whole device pixels, or they would differ in strength.
+    """
+    ratio = painter.device().devicePixelRatioF()
+    pixels = max(round(width * ratio), 1)
+    left, top, right, bottom = (round(side * ratio) for side in box.getCoords())
+    # A line of an odd number of pixels lies on its pixel, an even one between two.
+    odd = pixels % 2
+    even_box = QRectF(left / ratio, top / ratio, (right - left - odd) / ratio, (bottom - top - odd) / ratio)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    for pen in (QPen(QColor("#ffffff"), width + 1.6), QPen(QColor(colour), width, style)):
+    halo = pixels + 2 * max(round(ratio), 1)
+    for pen in (QPen(QColor("#ffffff"), halo / ratio), QPen(QColor(colour), pixels / ratio, style)):
         pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
         painter.setPen(pen)
-        painter.drawRect(box)
+        painter.drawRect(even_box)
 
 
 def rgba_image(colours: npt.NDArray[np.uint8]) -> QImage:

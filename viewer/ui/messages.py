@@ -1,9 +1,9 @@
-"""The quiet place where the window says what went wrong: a few lines, never a dialog in the way."""
+"""Where the window says what went wrong: a few lines over its foot, never a dialog in the way."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QResizeEvent
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 # Beyond this the oldest goes: a folder of broken files must not fill the memory with labels.
 _MOST = 50
-_SHARE_OF_WINDOW = 6
+_SHARE_OF_WINDOW = 3
 _LEAST = 60
 _PASSING_MS = 6000
 
@@ -61,7 +61,7 @@ class Message(QFrame):
         shown.setMaximumHeight(160)
         shown.hide()
         whole.addWidget(shown)
-        line.addWidget(_button("Details", "Show what happened", lambda: shown.setVisible(shown.isHidden())))
+        line.addWidget(_button("Details", "Show what happened", lambda: self._toggle(shown)))
         line.addWidget(_button("Copy details", "Copy them for a bug report", self.copy_details))
 
     def _toggle(self, shown: QPlainTextEdit) -> None:
@@ -74,18 +74,26 @@ class Message(QFrame):
 
 
 class Messages(QScrollArea):
-    """The messages that are shown, latest first; gone from sight while there are none."""
+    """The messages that are shown, latest first; gone from sight while there are none.
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    They lie over the foot of another widget, so that what a person looks at stays where it is.
+
+    Parameters
+    ----------
+    over
+        The widget whose foot they cover.
+    """
+
+    def __init__(self, over: QWidget) -> None:
+        super().__init__(over)
+        over.installEventFilter(self)
         self.setAccessibleName("Messages")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         inside = QWidget()
         self._list = QVBoxLayout(inside)
-        self._list.setContentsMargins(4, 4, 4, 0)
+        self._list.setContentsMargins(4, 4, 4, 4)
         self._list.setSpacing(3)
         self._list.addStretch(1)
         self.setWidget(inside)
@@ -126,19 +134,27 @@ class Messages(QScrollArea):
             message.deleteLater()
             self._fit()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Break the lines anew."""
-        super().resizeEvent(event)
-        if event.size().width() != event.oldSize().width():
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Stay at the foot of what lies below."""
+        if event.type() == QEvent.Type.Resize:
             self._fit()
+        return False
 
     def _fit(self) -> None:
         """Be as tall as the messages, within reason; the others are scrolled to."""
         self.setVisible(bool(self._shown))
         if not self._shown:
             return
-        needed = self._list.heightForWidth(max(self.viewport().width(), 100))
-        self.setFixedHeight(min(needed, max(self.window().height() // _SHARE_OF_WINDOW, _LEAST)))
+        room = self.parentWidget().size()
+        self._list.activate()
+        needed = self._list.totalHeightForWidth(room.width())
+        height = min(needed, max(room.height() // _SHARE_OF_WINDOW, _LEAST))
+        policies = Qt.ScrollBarPolicy
+        self.setVerticalScrollBarPolicy(
+            policies.ScrollBarAsNeeded if needed > height else policies.ScrollBarAlwaysOff
+        )
+        self.setGeometry(0, room.height() - height, room.width(), height)
+        self.raise_()
         self.verticalScrollBar().setValue(0)
 
 

@@ -51,6 +51,11 @@ class ModelBar(QWidget):
         documents.current_changed.connect(self._tell_record)
         self._tell_model(documents.model)
 
+    def add(self, part: QWidget) -> None:
+        """Put one more part beside the notes."""
+        row: QHBoxLayout = self.layout()
+        row.insertWidget(row.count() - 1, part, 1)
+
     @property
     def badge(self) -> str:
         """What is said of verification."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QAction, QColor, QFontMetricsF, QGuiApplication, QPainter
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from viewer.state.palette import palette as palette_of
 from viewer.ui.marks import font
@@ -25,10 +25,17 @@ _WORST = (
     "registers; spread as over 1000 tokens, most on patch (10, 12) with 0.1 %."
 )
 _MARGIN = 4
+_LARGE = 12.0  # points; in a lecture hall the pictures have the room
+_LINES = 2
+_LOW = 40.0  # lines of type
+# What stands in brackets, but for the place of a patch.
+_ASIDE = re.compile(r" \((?!\d+, \d+\)|row )[^()]*\)")
 
 
 class ReadoutLine(QWidget):
     """Says what the selected head and query do; as high as its longest sentences need, so nothing jumps.
+
+    In large type and low windows it keeps to two lines, and the tool tip has the rest.
 
     A label would lay out the whole window anew for each text, which a hover can't wait for.
     """
@@ -37,6 +44,7 @@ class ReadoutLine(QWidget):
         super().__init__(parent)
         self._palette = palette_of("light")
         self._words = ""
+        self._low = False
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Numbers of the selected head and query")
@@ -62,6 +70,18 @@ class ReadoutLine(QWidget):
         self._fit()
         self.update()
 
+    def fit_into(self, height: float) -> None:
+        """Keep to two lines where all views together have little height."""
+        low = height < _LOW * QFontMetricsF(font(self._palette)).height()
+        if low != self._low:
+            self._low = low
+            self._fit()
+            self.update()
+
+    @property
+    def _brief(self) -> bool:
+        return self._low or self._palette.points > _LARGE
+
     def sizeHint(self) -> QSize:
         """Return any width, and the height the longest sentences take at the width there is."""
         return QSize(400, self.height())
@@ -73,9 +93,12 @@ class ReadoutLine(QWidget):
 
     def _fit(self) -> None:
         metrics = QFontMetricsF(font(self._palette))
-        room = QRectF(0, 0, max(self.width() - 2 * _MARGIN, 100), 10_000)
-        needed = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, _WORST).height()
-        height = int(needed + 0.4 * metrics.height()) + 2 * _MARGIN
+        if self._brief:
+            height = int((_LINES + 0.3) * metrics.height()) + 2 * _MARGIN
+        else:
+            room = QRectF(0, 0, max(self.width() - 2 * _MARGIN, 100), 10_000)
+            needed = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, _WORST).height()
+            height = int(needed + 0.4 * metrics.height()) + 2 * _MARGIN
         if height != self.height():
             self.setFixedHeight(height)
 
@@ -85,10 +108,32 @@ class ReadoutLine(QWidget):
         painter.fillRect(self.rect(), QColor(self._palette.ground))
         painter.setFont(font(self._palette))
         painter.setPen(QColor(self._palette.text))
+        words = self._words
+        if self._brief:
+            metrics = QFontMetricsF(painter.font())
+            lines = words.split("\n")[:_LINES]
+            words = "\n".join(shortened(line, metrics, self.width() - 2 * _MARGIN) for line in lines)
         # A number stays on the line of its unit.
-        words = re.sub(r"(\d) (?=px|patches|%|tokens|nats)", "\\1\u00a0", self._words)
+        words = re.sub(r"(\d) (?=px|patches|%|tokens|nats)", "\\1\u00a0", words)
         box = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN, -_MARGIN, -_MARGIN)
         painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, words)
 
+    def event(self, event: QEvent) -> bool:
+        """Show all the words in the tool tip where some were left out."""
+        if event.type() == QEvent.Type.ToolTip and self._brief:
+            QToolTip.showText(event.globalPos(), self._words, self)
+            return True
+        return super().event(event)
+
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self._words)
+
+
+def shortened(sentence: str, metrics: QFontMetricsF, room: float) -> str:
+    """Return what fits of a sentence on a line: without its asides, then without its last parts."""
+    if metrics.horizontalAdvance(sentence) <= room:
+        return sentence
+    parts = _ASIDE.sub("", sentence).rstrip(".").split("; ")
+    while len(parts) > 1 and metrics.horizontalAdvance("; ".join(parts) + "…") > room:
+        parts.pop()
+    return metrics.elidedText("; ".join(parts) + "…", Qt.TextElideMode.ElideRight, room)

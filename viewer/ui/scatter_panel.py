@@ -11,8 +11,9 @@ from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QVBoxL
 
 from viewer.state.palette import palette as palette_of
 from viewer.state.scatter import CONVOLUTION_LABEL, UNIFORM_LABEL
+from viewer.state.words import query_words
 from viewer.ui.marks import font
-from viewer.ui.scatter_plot import ScatterPlot
+from viewer.ui.scatter_plot import LEAST_PLOT, ScatterPlot
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QResizeEvent
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from viewer.state.scatter import Scatter
     from viewer.state.selection import HeadRef, Selection
 
+_HEADER = ("Mean attention distance in", "Distance in")
 _UNITS = ("px", "patches")
 _PROTOCOLS = (("renormalized", "renormalized over patches"), ("original", "original protocol"))
 
@@ -42,7 +44,7 @@ class ScatterPanel(QWidget):
         self._selection = selection
         self._display = display
         palette = palette_of(display.value.theme)
-        self._words = QLabel("Mean attention distance in")
+        self._words = QLabel(_HEADER[0])
         self.unit = QComboBox()
         self.unit.setAccessibleName("Unit of the attention distance")
         for unit in _UNITS:
@@ -55,7 +57,9 @@ class ScatterPanel(QWidget):
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._legend.setWordWrap(True)
         self._legend.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self._entries: list[str] = []
+        self._scatter: Scatter | None = None
+        self._palette, self._beside = palette, False
+        self._told: object = None
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self.plot = ScatterPlot(palette)
         self._arrange()
@@ -69,7 +73,7 @@ class ScatterPanel(QWidget):
         self.set_theme(palette)
 
     def _arrange(self) -> None:
-        header = QHBoxLayout()
+        self._header = header = QHBoxLayout()
         header.setContentsMargins(4, 2, 4, 2)
         for part in (self._words, self.unit, self.protocol):
             header.addWidget(part)
@@ -87,28 +91,29 @@ class ScatterPanel(QWidget):
         """Return a comfortable size."""
         return QSize(720, 260)
 
+    def minimumSizeHint(self) -> QSize:
+        """Return the least size at which the plot can be read; what does not fit of the header is cut."""
+        line = self._legend.fontMetrics().height()
+        return QSize(18 * line, self._header.sizeHint().height() + LEAST_PLOT + self._body.spacing())
+
+    def least_height(self) -> int:
+        """Return the height at which header, one line of legend and plot can be read."""
+        line = QFontMetricsF(self._legend.font()).height()
+        return int(self._header.sizeHint().height() + 1.2 * line) + LEAST_PLOT + 3 * self._body.spacing()
+
     def paint(self, scatter: Scatter | None) -> None:
         """Show a description, or nothing."""
+        self._scatter = scatter
         self.plot.tell(scatter)
+        self._tell_legend()
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
+        self._palette = palette
         for part in (self._words, self.unit, self.protocol, self._legend):
             part.setFont(font(palette))
         self._words.setStyleSheet(f"color: {palette.text};")
         self._legend.setStyleSheet(f"color: {palette.text}; padding: 0 4px;")
-        marks = (
-            (palette.dot, "●", "head (paler: more of it on prefix tokens)"),
-            (palette.query, "◇", "head, this query alone"),
-            (palette.uniform, "– –", UNIFORM_LABEL),
-            (palette.query, "· · ·", "uniform, this query alone"),
-            (palette.convolution, "– · –", CONVOLUTION_LABEL),
-        )
-        # Unbreakable inside an entry: lines break between entries only (after a dash, without the joiners).
-        self._entries = [
-            f'<b style="color:{colour}">{_unbroken(mark)}</b>&nbsp;{_unbroken(words)}'
-            for colour, mark, words in marks
-        ]
         self.plot.set_theme(palette)
         self._place_legend()
 
@@ -118,19 +123,61 @@ class ScatterPanel(QWidget):
         self._place_legend()
 
     def _place_legend(self) -> None:
-        """Put the legend beside the plot in a wide panel, above it in a narrow one that is high enough."""
+        """Put the legend beside the plot in a wide panel, else on one line below it; the plot comes first."""
         metrics = QFontMetricsF(self._legend.font())
-        line, longest = (
-            metrics.height(),
-            metrics.horizontalAdvance("– · – ") + metrics.horizontalAdvance(CONVOLUTION_LABEL),
-        )
-        beside = self.width() > 2.2 * longest
+        line = metrics.height()
+        boxes = self.unit.sizeHint().width() + self.protocol.sizeHint().width() + 2 * line
+        long = metrics.horizontalAdvance(_HEADER[0]) + boxes <= self.width()
+        self._words.setText(_HEADER[0 if long else 1])
+        longest = metrics.horizontalAdvance(f"– · – {CONVOLUTION_LABEL}") + 2 * line
+        self._beside = self.width() > 2.6 * longest
         self._body.setDirection(
-            QBoxLayout.Direction.RightToLeft if beside else QBoxLayout.Direction.TopToBottom
+            QBoxLayout.Direction.RightToLeft if self._beside else QBoxLayout.Direction.BottomToTop
         )
-        self._legend.setText(("<br>" if beside else " &nbsp; ").join(self._entries))
-        self._legend.setFixedWidth(int(longest + 2 * line) if beside else self.width())
-        self._legend.setVisible(beside or self.height() > 18 * line)
+        self._legend.setWordWrap(self._beside)
+        self._legend.setFixedWidth(int(longest) if self._beside else self.width())
+        self._legend.setMinimumHeight(0 if self._beside else int(1.1 * line))
+        self._legend.setVisible(self._beside or self.height() >= self.least_height())
+        self._told = None
+        self._tell_legend()
+
+    def _tell_legend(self) -> None:
+        """List what is drawn, in fewer words where there is one line only."""
+        entries = self._entries()
+        told = (entries, self._beside)
+        if told == self._told:
+            return
+        self._told = told
+        place = 1 if self._beside else 0
+        metrics, room = QFontMetricsF(self._legend.font()), self.width()
+        shown: list[str] = []
+        for colour, mark, *words in entries:
+            room -= metrics.horizontalAdvance(f"{mark} {words[0]}  ") if not self._beside else 0
+            if room < 0:
+                break
+            # Unbreakable inside an entry: lines break between entries only.
+            sign = f'<b style="color:{colour}">{_unbroken(mark)}</b>&nbsp;' if mark else ""
+            shown.append(sign + (_unbroken(words[place]) if mark else words[place]))
+        self._legend.setText(("<br>" if self._beside else " &nbsp; ").join(shown))
+        self._legend.setToolTip("\n".join(f"{mark} {long}" for _, mark, _, long in entries))
+
+    def _entries(self) -> tuple[tuple[str, str, str, str], ...]:
+        """Return colour, mark, short and long words of each thing that is drawn."""
+        if self._scatter is None:
+            return ()
+        colours = self._palette
+        dot = (colours.dot, "●", "head", "head (paler: more of it on prefix tokens)")
+        uniform = (colours.uniform, "– –", "uniform", UNIFORM_LABEL)
+        convolution = (colours.convolution, "– · –", "convolutions", CONVOLUTION_LABEL)
+        if self._scatter.query_distance is not None:
+            own = (colours.query, "◇", "this query", "head, this query alone")
+            own_uniform = (colours.query, "· · ·", "uniform, this query", "uniform, this query alone")
+            return dot, own, uniform, convolution, own_uniform
+        selected = self._selection.value
+        if isinstance(selected.query, str) and selected.direction == "from":
+            why = f"{query_words(selected.query)} has no place, so no distance of its own"
+            return dot, uniform, convolution, (colours.text, "", why, why)
+        return dot, uniform, convolution
 
     def _choose(self) -> None:
         value = replace(

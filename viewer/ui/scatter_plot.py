@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from viewer.state.selection import HeadRef
 from viewer.ui.marks import font
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from viewer.state.palette import Palette
     from viewer.state.scatter import Scatter
 
+LEAST_PLOT = 144  # pixels; lower, and distances can't be told apart
 _REACH = 12.0  # pixels from a dot within which the mouse means it
+_QUANTITY = ("mean attention distance", "mean distance", "distance")
 _SPREAD = 0.62  # share of a layer's column over which its heads lie side by side
 _FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
 
@@ -72,6 +74,7 @@ class ScatterPlot(pg.PlotWidget):
             item.setZValue(depth)
             plot.addItem(item, ignoreBounds=True)
         self.setMouseTracking(True)
+        self.setMinimumHeight(LEAST_PLOT)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.set_theme(palette)
 
@@ -90,6 +93,7 @@ class ScatterPlot(pg.PlotWidget):
         # Half a line above, since the highest number may stand at the very top.
         self.getPlotItem().setContentsMargins(0, palette.points, palette.points, 0)
         self.setLabel("bottom", "layer", color=palette.text, **{"font-size": f"{palette.points}pt"})
+        self._label_distance()
         self._uniform.setPen(pg.mkPen(palette.uniform, width=1.5, style=Qt.PenStyle.DashLine))
         self._uniform_query.setPen(pg.mkPen(palette.query, width=1.0, style=Qt.PenStyle.DotLine))
         self._convolution.setPen(pg.mkPen(palette.convolution, width=1.5, style=Qt.PenStyle.DashDotLine))
@@ -114,10 +118,23 @@ class ScatterPlot(pg.PlotWidget):
             return
         if before is None or before.distance is not scatter.distance:
             self._draw_heads(scatter)
+        if before is None or before.unit != scatter.unit:
+            self._label_distance()
         self._draw_query(scatter)
         if before is None or before.distance is not scatter.distance or before.shown != scatter.shown:
             self._draw_shown(scatter)
         self._fit(scatter)
+
+    def _label_distance(self) -> None:
+        """Name quantity and unit beside the axis, in as many words as the height has room for."""
+        unit = "px" if self._scatter is None else self._scatter.unit
+        metrics = QFontMetricsF(font(self._palette))
+        room = self.height() - 3.5 * metrics.height()
+        whole = [f"{words} ({unit})" for words in _QUANTITY]
+        words = next((text for text in whole if metrics.horizontalAdvance(text) <= room), None)
+        # In a low plot with large type not even the shortest fits on one line.
+        size = {"font-size": f"{self._palette.points * (1.0 if words else 0.8)}pt"}
+        self.setLabel("left", words or f"distance<br>({unit})", color=self._palette.text, **size)
 
     def _draw_heads(self, scatter: Scatter) -> None:
         most = int(scatter.head.max(initial=0)) + 1
@@ -239,6 +256,7 @@ class ScatterPlot(pg.PlotWidget):
         super().resizeEvent(event)
         # pyqtgraph resizes once while it is being made.
         if getattr(self, "_scatter", None) is not None:
+            self._label_distance()
             self._draw_heads(self._scatter)
             self._fit(self._scatter)
 

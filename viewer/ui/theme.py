@@ -21,6 +21,8 @@ def apply_theme(application: QApplication, palette: Palette) -> None:
     font.setPointSizeF(palette.points)
     application.setFont(font)
     application.setPalette(qt_palette(palette))
+    for kind in ("QCheckBox", "QSlider", "QRadioButton"):
+        application.setPalette(_seen_palette(palette), kind)
     application.setStyleSheet(_style(palette))
 
 
@@ -50,6 +52,16 @@ def qt_palette(palette: Palette) -> QPalette:
         found.setColor(role, colour)
     for role in (_Role.WindowText, _Role.Text, _Role.ButtonText):
         found.setColor(QPalette.ColorGroup.Disabled, role, faint)
+    return found
+
+
+def _seen_palette(palette: Palette) -> QPalette:
+    """Return the colours of small controls: Fusion draws them nearly as dark as a dark ground they lie on."""
+    found = qt_palette(palette)
+    if QColor(palette.ground).lightnessF() < 0.5:
+        found.setColor(_Role.Window, QColor(palette.faint))
+        found.setColor(_Role.Base, QColor(palette.empty))
+        found.setColor(_Role.Button, QColor(palette.text))
     return found
 
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLabel, QSlider, QSpinBox, QToolBar, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QSlider,
+    QSpinBox,
+    QToolBar,
+    QWidget,
+)
 
 from viewer.state.selection import HeadRef
 from viewer.ui.choices import DISPLAY_CHOICES, MOST_RINGS, SELECTION_CHOICES, Choice, choose, chosen
@@ -119,7 +129,7 @@ class OverlayControls(QObject):
         self._display = display
         self.opacity = QSlider(Qt.Orientation.Horizontal)
         self.opacity.setRange(0, 100)
-        self.opacity.setFixedWidth(90)
+        self.opacity.setFixedWidth(70)
         self.fade = QCheckBox("Fade")
         self.grid = QCheckBox("Grid")
         self.ring = QSpinBox()
@@ -177,18 +187,26 @@ def build_toolbar(documents: Documents, selection: Selection, display: Display) 
 
 def _add_choice(bar: QToolBar, field: str, display: Display) -> None:
     choice = next(choice for choice in DISPLAY_CHOICES if choice.field == field)
-    _add(bar, choice.label, ChoiceBox(choice, display))
+    _add(bar, choice.label.removeprefix("Colour ").capitalize(), ChoiceBox(choice, display))
 
 
 def _add(bar: QToolBar, label: str, control: QWidget, tip: str = "") -> None:
     if tip:
         control.setToolTip(tip)
         control.setAccessibleName(label or tip)
+    # Label and control in one piece: where room is short, both go into the bar's menu together.
+    piece = QWidget()
+    piece.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+    row = QHBoxLayout(piece)
+    row.setContentsMargins(0, 0, 4, 0)
+    row.setSpacing(4)
     if label:
         words = QLabel(label)
         words.setProperty("kind", "faint")
-        bar.addWidget(words)
-    bar.addWidget(control)
+        words.setBuddy(control)
+        row.addWidget(words)
+    row.addWidget(control)
+    bar.addWidget(piece)
 
 
 def _combo(bar: QToolBar, label: str, tip: str, letters: int) -> QComboBox:

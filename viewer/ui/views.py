@@ -1,26 +1,32 @@
-"""The linked panels, side by side: picture, heads, scatter, read-out."""
+"""The linked panels: picture over scatter, the heads beside them, the read-out below."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from viewer.state.palette import palette
 from viewer.ui.heads_panel import HeadsPanel
 from viewer.ui.image_panel import ImagePanel
 from viewer.ui.readout_line import ReadoutLine
 from viewer.ui.scatter_panel import ScatterPanel
+from viewer.ui.splitter import Splitter
 
 if TYPE_CHECKING:
+    from PySide6.QtGui import QResizeEvent
+
     from viewer.state.display import Display, DisplayValue
     from viewer.state.scene import SceneValue
     from viewer.state.selection import Selection
 
+_SCATTER_SHARE = 0.34  # of the height, where there is plenty
+_HEADS_SHARES = (0.25, 0.55)  # of the width, at least and at most
+
 
 class Views(QWidget):
-    """Paints each moment of the scene."""
+    """Paints each moment of the scene, and divides the room by what there is to show."""
 
     def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -28,13 +34,17 @@ class Views(QWidget):
         self.heads = HeadsPanel(selection)
         self.scatter = ScatterPanel(selection, display)
         self.readout = ReadoutLine()
-        above = _splitter("picture and heads", Qt.Orientation.Horizontal, [self.image, self.heads], [5, 4])
-        below = _splitter("views and scatter", Qt.Orientation.Vertical, [above, self.scatter], [5, 2])
-        self.splitters = (above, below)
+        # A model has more layers than a row has heads, mostly: their maps get the whole height.
+        self._column = Splitter("picture and scatter", Qt.Orientation.Vertical, self.image, self.scatter)
+        self._row = Splitter("views and heads", Qt.Orientation.Horizontal, self._column, self.heads)
+        self.splitters = (self._row, self._column)
+        self._shape: object = None
+        self._row.resized.connect(self._divide_row)
+        self._column.resized.connect(self._divide_column)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        column.addWidget(below, 1)
+        column.addWidget(self._row, 1)
         column.addWidget(self.readout)
         display.changed.connect(self._dress)
         self._dress(display.value)
@@ -45,20 +55,33 @@ class Views(QWidget):
         self.heads.paint(value.heads)
         self.scatter.paint(value.scatter)
         self.readout.paint(value.readout)
+        shape = None if value.heads is None else (value.heads.heads, value.heads.grid)
+        if shape != self._shape:
+            self._shape = shape
+            self._divide_row()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Let the read-out give way where there is little room."""
+        super().resizeEvent(event)
+        self.readout.fit_into(self.height())
+
+    def _divide_row(self) -> None:
+        """Give the heads the width that their maps fill."""
+        width, height = self._row.width() - self._row.handleWidth(), self._row.height()
+        low, high = (int(share * width) for share in _HEADS_SHARES)
+        heads = min(max(self.heads.width_for(height), low), high)
+        self._row.propose([width - heads, heads])
+
+    def _divide_column(self) -> None:
+        """Give the scatter what it needs to be read."""
+        height = self._column.height() - self._column.handleWidth()
+        scatter = max(self.scatter.least_height(), int(_SCATTER_SHARE * height))
+        self._column.propose([height - scatter, scatter])
 
     def _dress(self, value: DisplayValue) -> None:
         colours = palette(value.theme)
         for panel in (self.image, self.heads, self.scatter, self.readout):
             panel.set_theme(colours)
-
-
-def _splitter(name: str, orientation: Qt.Orientation, parts: list[QWidget], stretch: list[int]) -> QSplitter:
-    splitter = QSplitter(orientation)
-    splitter.setObjectName(name)
-    splitter.setChildrenCollapsible(False)
-    for part, factor in zip(parts, stretch, strict=True):
-        splitter.addWidget(part)
-        splitter.setStretchFactor(splitter.count() - 1, factor)
-    # Without sizes a splitter gives each part what it would like, and the scatter would be a strip.
-    splitter.setSizes([1000 * factor for factor in stretch])
-    return splitter
+        self.readout.fit_into(self.height())
+        self._divide_row()
+        self._divide_column()

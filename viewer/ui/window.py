@@ -15,8 +15,9 @@ from PySide6.QtGui import (
     QGuiApplication,
     QPaintEvent,
 )
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
+from viewer.state.palette import palette
 from viewer.state.requests import ModelRequest
 from viewer.ui import drops
 from viewer.ui.activity import Activity
@@ -24,12 +25,13 @@ from viewer.ui.film_strip import FilmStrip
 from viewer.ui.menus import Menus
 from viewer.ui.messages import Messages
 from viewer.ui.model_bar import ModelBar
+from viewer.ui.splitter import Splitter
 from viewer.ui.steps import Steps
 from viewer.ui.toolbar import build_toolbar
 from viewer.ui.welcome import Pending, Welcome
 
 if TYPE_CHECKING:
-    from viewer.state.display import Display
+    from viewer.state.display import Display, DisplayValue
     from viewer.state.documents import Documents, ImageDocument
     from viewer.state.preferences import Preferences
     from viewer.state.scene import Scene, SceneValue
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from viewer.ui.views import Views
 
 _SIZE = QSize(1280, 860)
-_LEAST = QSize(640, 480)
+# Smaller, and a picture, its heads and the scatter can't all be read.
+_LEAST, _LEAST_TALK = QSize(900, 600), QSize(1024, 700)
 
 
 class Window(QMainWindow):
@@ -93,42 +96,43 @@ class Window(QMainWindow):
         self._scene, self._views, self._was_painted = scene, None, False
         self.setWindowTitle("Patchreach")
         self.setAcceptDrops(True)
-        self.setMinimumSize(_LEAST)
         self.steps = Steps(documents, selection)
         self.film_strip = FilmStrip(documents)
-        self.messages = Messages()
         self.model_bar = ModelBar(documents)
         self.activity = Activity(jobs)
         self.welcome, self.pending, self.stack = Welcome(), Pending(), QStackedWidget()
-        self.split = QSplitter(Qt.Orientation.Horizontal)
-        self._lay_out()
+        self.split = Splitter("film strip", Qt.Orientation.Horizontal, self.film_strip, self.stack)
+        whole = self._lay_out()
+        self.messages = Messages(whole)
         self.toolbar = build_toolbar(documents, selection, display)
         self.addToolBar(self.toolbar)
-        self.statusBar().addWidget(self.activity, 1)
-        self.statusBar().setSizeGripEnabled(False)
         self._menus = Menus(self, selection, display)
         self._connect()
         self._restore()
+        self._dress(display.value)
+        display.changed.connect(self._dress)
         self._tell()
 
-    def _lay_out(self) -> None:
+    def _lay_out(self) -> QWidget:
         self.stack.addWidget(self.welcome)
         self.stack.addWidget(self.pending)
-        self.split.setObjectName("film strip")
-        self.split.addWidget(self.film_strip)
-        self.split.addWidget(self.stack)
         self.split.setStretchFactor(1, 1)
-        self.split.setCollapsible(1, False)
-        strip = self.film_strip.sizeHint().width()
-        self.split.setSizes([strip, _SIZE.width() - strip])
+        self.split.setCollapsible(0, True)
+        self.model_bar.add(self.activity)
         whole = QWidget()
         column = QVBoxLayout(whole)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
         column.addWidget(self.model_bar)
-        column.addWidget(self.messages)
         column.addWidget(self.split, 1)
         self.setCentralWidget(whole)
+        return whole
+
+    def _dress(self, display: DisplayValue) -> None:
+        """Be no smaller than the theme's type allows, with a strip no wider than it needs."""
+        self.setMinimumSize(_LEAST_TALK if display.theme == "talk" else _LEAST)
+        strip = self.film_strip.width_for(palette(display.theme).points)
+        self.split.propose([strip, max(self.width(), self.minimumWidth()) - strip])
 
     def _connect(self) -> None:
         self._documents.current_changed.connect(self._tell)
@@ -154,7 +158,7 @@ class Window(QMainWindow):
         self._views = views
         self.stack.addWidget(views)
         for splitter in views.splitters:
-            self._restore_splitter(splitter)
+            splitter.restore(self._preferences.splitters.get(splitter.objectName(), ()))
         # Plots and text fields would take a drag for themselves, and lose what is dropped.
         for part in self.findChildren(QWidget):
             part.setAcceptDrops(False)
@@ -166,7 +170,8 @@ class Window(QMainWindow):
         document = self._documents.current
         model = self._documents.model
         self.welcome.tell_model(Path(model.name).name if model else "")
-        self.setWindowTitle(f"{document.image.name} - Patchreach" if document else "Patchreach")
+        # Qt adds the program's name in the way of the platform, here as in dialogs.
+        self.setWindowTitle(document.image.name if document else "Patchreach")
         self._menus.tell(document, model is not None)
         self._show_page(document)
 
@@ -298,8 +303,9 @@ class Window(QMainWindow):
 
     @property
     def remembered(self) -> Preferences:
-        """What is to be remembered of the window: place, size, how its parts are divided, recent files."""
-        splitters = {splitter.objectName(): tuple(splitter.sizes()) for splitter in self._splitters()}
+        """What is to be remembered of the window: place, size, how a person divided it, recent files."""
+        parts = [self.split, *(self._views.splitters if self._views else ())]
+        splitters = {part.objectName(): tuple(part.sizes()) for part in parts if part.by_hand}
         return replace(
             self._preferences,
             geometry=self.saveGeometry().toBase64().data().decode(),
@@ -314,21 +320,13 @@ class Window(QMainWindow):
     def _remember_export(self, choices: object) -> None:
         self._preferences = replace(self._preferences, export=choices)
 
-    def _splitters(self) -> list[QSplitter]:
-        return [self.split, *(self._views.splitters if self._views else ())]
-
     def _restore(self) -> None:
         self._menus.tell_recent(self._preferences)
         geometry = QByteArray.fromBase64(self._preferences.geometry.encode())
         if geometry.isEmpty() or not self.restoreGeometry(geometry):
             screen = QGuiApplication.primaryScreen().availableSize()
             self.resize(_SIZE.boundedTo(screen))
-        self._restore_splitter(self.split)
-
-    def _restore_splitter(self, splitter: QSplitter) -> None:
-        sizes = self._preferences.splitters.get(splitter.objectName(), ())
-        if len(sizes) == splitter.count() and sum(sizes) > 0:
-            splitter.setSizes(list(sizes))
+        self.split.restore(self._preferences.splitters.get(self.split.objectName(), ()))
 
     # On and off the screen
 

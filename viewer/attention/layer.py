@@ -107,6 +107,14 @@ class AttentionLayer:
     key_layout: TokenLayout
     verdict: Verdict
 
+    def __repr__(self) -> str:
+        rows, columns = self.key_layout.grid
+        return (
+            f"<AttentionLayer {self.index}: {self.name}, {self.kind}, {self.heads} heads, "
+            f"{self.scores.queries} queries x {self.scores.keys} keys, {rows} rows x {columns} columns, "
+            f"{'verified' if self.verdict.verified else 'not verified'}>"
+        )
+
     @property
     def heads(self) -> int:
         """Number of heads."""

@@ -96,6 +96,14 @@ class TokenLayout:
             prefix_names=names,
         )
 
+    def __repr__(self) -> str:
+        rows, columns = self.grid
+        prefix = ", ".join(self.prefix_names)
+        return (
+            f"<TokenLayout: {self.tokens} tokens, {rows} rows x {columns} columns of patches, "
+            f"{self.patch_px[0]:g} x {self.patch_px[1]:g} px each; prefix tokens: {prefix or 'none'}>"
+        )
+
     @property
     def tokens(self) -> int:
         """Number of tokens, prefix tokens included."""

@@ -101,6 +101,15 @@ class AttentionRecord:
     notes: tuple[str, ...] = field(default=())
     output_unchanged: bool | None = None
 
+    def __repr__(self) -> str:
+        (height, width), (rows, columns) = self.input_size, self.grid
+        prefix = "1 prefix token" if self.prefix_tokens == 1 else f"{self.prefix_tokens} prefix tokens"
+        return (
+            f"<AttentionRecord: {self.provenance.image or 'an array'} in {self.provenance.model}, "
+            f"{len(self.layers)} layers, input {height} x {width} px, {rows} rows x {columns} columns, "
+            f"{prefix}, {'verified' if self.verified else 'not verified'}>"
+        )
+
     @property
     def layout(self) -> TokenLayout:
         """The token layout of the first layer in which patches attend to patches."""

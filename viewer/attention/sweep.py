@@ -58,6 +58,10 @@ class LayerMeasures:
     keys: int
     log_normalizer: npt.NDArray[np.float32] | None
 
+    def __repr__(self) -> str:
+        heads, queries = self.entropy.shape
+        return f"<LayerMeasures: {heads} heads, {queries} queries, {self.keys} keys>"
+
     def distance(self, protocol: Protocol, unit: Unit = "px") -> npt.NDArray[np.float64]:
         """Return the mean attention distance of each head, float64 (heads,); NaN where no row is defined."""
         found = self.query_distance(protocol, unit)
@@ -107,6 +111,11 @@ class RecordMeasures:
     """Measures of every layer of a record, in layer order."""
 
     layers: tuple[LayerMeasures, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"<RecordMeasures: {len(self.layers)} layers, {sum(len(m.entropy) for m in self.layers)} heads>"
+        )
 
 
 def measure_record(

@@ -55,6 +55,13 @@ class Job:
             self._progress(doing, share)
 
 
+def short(model: Model) -> str:
+    """Return the one line that an opened model is shown as in a Python session."""
+    height, width = model.preprocessing.size
+    size = f"input {height} x {width} px"
+    return f"<{type(model).__name__}: {model.name}, {model.backend} on {model.device}, {size}>"
+
+
 class Model(Protocol):
     """An opened model.
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from viewer.attention.record import AttentionRecord, Provenance
 from viewer.backends.devices import onnx_providers
 from viewer.backends.inputs import as_picture, checked_tensor, describe, picture_facts
-from viewer.backends.model import Job
+from viewer.backends.model import Job, short
 from viewer.backends.onnx_classes import class_labels, predict
 from viewer.backends.onnx_file import OnnxFile, read_onnx
 from viewer.backends.onnx_graph import Graph
@@ -56,6 +56,9 @@ class OnnxModel:
     runner: OnnxRunner
     labels: Sequence[str] = ()
     backend: str = "onnx"
+
+    def __repr__(self) -> str:
+        return short(self)
 
     @property
     def device(self) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from viewer.attention.record import AttentionRecord, Prediction, Provenance
 from viewer.backends.inputs import as_picture, checked_tensor, describe, picture_facts
-from viewer.backends.model import Job
+from viewer.backends.model import Job, short
 from viewer.backends.torch_sizes import patch_size
 from viewer.errors import InputError
 from viewer.images.preprocess import PreparedImage, Preprocessing, prepare, whole_size
@@ -50,6 +50,9 @@ class TorchModel:
     labels: Sequence[str] = ()
     opening_notes: tuple[str, ...] = ()
     backend: str = "torch"
+
+    def __repr__(self) -> str:
+        return short(self)
 
     @property
     def device(self) -> str:

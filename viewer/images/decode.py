@@ -65,6 +65,10 @@ class DecodedImage:
     sha256: str
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        height, width = self.pixels.shape[:2]
+        return f"<DecodedImage: {self.name}, {height} x {width} px>"
+
 
 def open_image(source: str | Path | bytes | npt.NDArray[np.uint8], name: str = "") -> DecodedImage:
     """Decode a picture; safe to call from any thread.

@@ -63,7 +63,7 @@ def onnx_providers(asked: str) -> tuple[str, list[object]]:
     DeviceError
         If the installed ONNX Runtime has no provider for it; the text lists what it has.
     """
-    import onnxruntime
+    from viewer.backends.quiet_runtime import onnxruntime
 
     kind, index = _split(asked)
     there = onnxruntime.get_available_providers()

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from viewer.backends.model import Job
 from viewer.backends.onnx_file import OnnxFile
 from viewer.backends.onnx_patterns import weights_output
+from viewer.backends.quiet_runtime import onnxruntime as ort
 from viewer.errors import Cancelled, ModelFileError
 
+ort_errors = ort.capi.onnxruntime_pybind11_state
 RuntimeErrors = tuple(
     getattr(ort_errors, name)
     for name in (

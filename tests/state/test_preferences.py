@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import os
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from viewer.state.colormaps import COLORMAPS
 from viewer.state.display import DisplayValue
 from viewer.state.preferences import VERSION, ExportChoices, Preferences, load, save, settings_path
 from viewer.state.requests import ModelRequest
@@ -43,7 +45,9 @@ def test_tests_have_settings_of_their_own(own_settings):
     assert settings_path() == own_settings / "patchreach" / "settings.json"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", '"text"', "\x00\xff", "{" * 10_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1, 2]", "null", '"text"', "\x00\xff", "{" * 10_000, "[" * 100_000, '{"a": ' * 5000]
+)
 def test_a_damaged_file_gives_the_defaults_and_is_put_aside(tmp_path, text):
     path = tmp_path / "settings.json"
     path.write_text(text, encoding="latin-1")
@@ -93,36 +97,52 @@ def test_settings_of_a_newer_version_are_read_but_not_overwritten(tmp_path):
     assert path.read_text() == text
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.just(0.5) | st.sampled_from(["", "vit", "0x0", "light"]),
-    lambda inside: (
-        st.lists(inside, max_size=3)
-        | st.dictionaries(st.sampled_from(["model", "image_size", "theme"]), inside)
-    ),
-    max_leaves=6,
+HALF = "\ud800"
+TEXTS = st.text(st.characters(), max_size=8) | st.sampled_from(
+    ["", "vit", "0x0", "9" * 400, "light", "jet", HALF, "caf\udce9", "a\0b", "n" * 5000]
 )
-FIELDS = [
-    "version",
-    "display",
-    "fusion",
-    "direction",
-    "geometry",
-    "splitters",
-    "recent_models",
-    "recent_images",
-    "export",
-]
+NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, -(10**400), 1 << 31, 1e308])
+NAMES = sorted(
+    {item.name for kind in (Preferences, DisplayValue, ExportChoices, ModelRequest) for item in fields(kind)}
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inside: (
+        st.lists(inside, max_size=3) | st.dictionaries(st.sampled_from(NAMES) | TEXTS, inside, max_size=6)
+    ),
+    max_leaves=12,
+)
 
 
 # A machine that is busy otherwise makes drawing and writing slow; that is no finding.
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(raw=st.dictionaries(st.sampled_from(FIELDS), JSON))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(raw=JSON | st.dictionaries(st.sampled_from(["version", *NAMES]), JSON))
 def test_no_content_keeps_the_program_from_starting(tmp_path_factory, raw):
     path = tmp_path_factory.mktemp("any") / "settings.json"
     path.write_text(json.dumps(raw))
     found = load(path)
-    save(found, path.with_name("again.json"))
-    assert load(path.with_name("again.json")) == found
+    again = path.with_name("again.json")
+    save(found, again)
+    assert load(again) == found
+    assert found.display.colormap in COLORMAPS
+    assert found.geometry.isascii()
+    assert all(0 <= size < 1 << 31 for sizes in found.splitters.values() for size in sizes)
+    for text in (found.folder, found.export.folder, *found.recent_images, *found.splitters):
+        os.fsencode(text)
+    # Whatever it held, the next session writes its own.
+    save(found, path)
+    assert path.exists()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
+def test_a_pipe_or_folder_in_the_place_of_the_file_gives_the_defaults(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    for name in ("pipe.json", "folder.json"):
+        assert load(tmp_path / name) == Preferences()
+    with pytest.raises(OSError, match="directory"):
+        save(Preferences(), tmp_path / "folder.json")
 
 
 def test_recent_files_are_latest_first_once_each_and_not_endless():

@@ -25,10 +25,15 @@ def test_sizes_are_read(text, size):
     assert parse_size(size_text(size)) == size
 
 
-@pytest.mark.parametrize("text", ["0", "0x224", "224x0", "-5", "12.5", "big", "224x", "x224", "1x2x3"])
+@pytest.mark.parametrize(
+    "text", ["0", "0x224", "224x0", "-5", "12.5", "big", "224x", "x224", "1x2x3", "9" * 5000, "100000"]
+)
 def test_no_sizes_are_refused_with_what_is_taken(text):
     with pytest.raises(ValueError, match="write 518, 224x320 \\(height first\\) or whole"):
         parse_size(text)
+    with pytest.raises(ValueError) as caught:
+        parse_size(text)
+    assert len(str(caught.value)) < 140
 
 
 def test_a_request_is_called_by_file_name():

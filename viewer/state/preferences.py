@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from viewer.state.display import DisplayValue, Protocol, Scale, Theme, Unit
-from viewer.state.requests import Ground, ModelRequest, View, parse_size, size_text
+from viewer.state.requests import Ground, ImageSize, ModelRequest, View, parse_size, size_text
 from viewer.state.selection import Direction, Fusion
 
 _Item = TypeVar("_Item", str, ModelRequest)
 
 VERSION = 1
 _RECENT = 12
+_LARGEST = 1 << 24  # pixels; Qt takes no larger numbers than 31 bits
 _CHOICES: dict[str, tuple[str, ...]] = {
     "protocol": get_args(Protocol),
     "unit": get_args(Unit),
@@ -96,17 +98,12 @@ def load(path: Path) -> Preferences:
     is put aside as ``settings.damaged.json``, so that nothing a person wrote by hand is lost.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(raw, dict):
-            raise ValueError("not an object")
-    except FileNotFoundError:
-        return Preferences()
+        return _read(_content(path))
     except OSError:
         return Preferences()
     except ValueError:
         _put_aside(path)
         return Preferences()
-    return _read(raw)
 
 
 def save(preferences: Preferences, path: Path) -> None:
@@ -133,10 +130,31 @@ def save(preferences: Preferences, path: Path) -> None:
 
 def _version(path: Path) -> int:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["version"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = _content(path).get("version")
+    except (OSError, ValueError):
         return 0
     return found if isinstance(found, int) else 0
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return the object that a file holds.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, or it can't be read.
+    ValueError
+        If it holds anything else.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("no file")  # reading a pipe might never end
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(raw, dict):
+        raise ValueError("not an object")
+    return raw
 
 
 def _put_aside(path: Path) -> None:
@@ -159,10 +177,10 @@ def _read(raw: dict[str, Any]) -> Preferences:
         splitters={
             name: tuple(sizes)
             for name, sizes in _section(raw, "splitters").items()
-            if isinstance(sizes, list) and all(type(size) is int and size >= 0 for size in sizes)
+            if _is_text(name) and isinstance(sizes, list) and all(map(_is_length, sizes))
         },
-        recent_models=tuple(_models(raw.get("recent_models"))),
-        recent_images=tuple(path for path in _list(raw.get("recent_images")) if isinstance(path, str)),
+        recent_models=tuple(_models(raw.get("recent_models")))[:_RECENT],
+        recent_images=tuple(filter(_is_text, _list(raw.get("recent_images"))))[:_RECENT],
     )
 
 
@@ -171,13 +189,39 @@ def _plain(raw: dict[str, Any], default: Preferences | DisplayValue | ExportChoi
     found = {}
     for item in fields(default):
         now, value = getattr(default, item.name), raw.get(item.name)
-        if isinstance(now, float) and type(value) is int:
+        if isinstance(now, float) and type(value) is int and abs(value) < _LARGEST:
             value = float(value)
-        if type(value) is not type(now) or not isinstance(value, str | bool | int | float):
+        if type(value) is not type(now) or not (_is_text(value) or isinstance(value, bool | int | float)):
             continue
-        if value in _CHOICES.get(item.name, (value,)):
+        if _fits(item.name, value):
             found[item.name] = value
     return found
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value is text that could be a path: half of a surrogate pair or a zero byte can't."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fits(name: str, value: object) -> bool:
+    """Return whether a value of the right type is one that the window could have set."""
+    if name == "geometry":
+        return value.isascii()
+    if name == "colormap" and value != DisplayValue.colormap:
+        from viewer.state.colormaps import COLORMAPS  # late: it loads the library of colours
+
+        return value in COLORMAPS
+    return value in _CHOICES.get(name, (value,))
+
+
+def _is_length(value: object) -> bool:
+    return type(value) is int and 0 <= value < _LARGEST
 
 
 def _in_range(values: dict[str, Any]) -> dict[str, Any]:
@@ -193,22 +237,25 @@ def _in_range(values: dict[str, Any]) -> dict[str, Any]:
 def _models(raw: object) -> list[ModelRequest]:
     found = []
     for item in _list(raw):
-        if not isinstance(item, dict) or not isinstance(item.get("model"), str):
+        if not isinstance(item, dict) or not _is_text(item.get("model")):
             continue
-        weights, device = item.get("weights"), item.get("device", "auto")
-        try:
-            size = parse_size(str(item.get("image_size", "")))
-        except ValueError:
-            size = None
+        weights, size, device = item.get("weights"), item.get("image_size"), item.get("device")
         found.append(
             ModelRequest(
                 item["model"],
-                weights if isinstance(weights, str) else None,
-                size,
-                device if isinstance(device, str) else "auto",
+                weights if _is_text(weights) else None,
+                _image_size(size) if isinstance(size, str) else None,
+                device if _is_text(device) else "auto",
             )
         )
     return found
+
+
+def _image_size(text: str) -> ImageSize:
+    try:
+        return parse_size(text)
+    except ValueError:
+        return None
 
 
 def _section(raw: dict[str, Any], name: str) -> dict[str, Any]:

@@ -84,8 +84,9 @@ def parse_size(text: str) -> ImageSize:
         return None
     if text == "whole":
         return "whole"
-    found = re.fullmatch(r"(\d+)(?:\s*[x×]\s*(\d+))?", text)
+    found = re.fullmatch(r"(\d{1,5})(?:\s*[x×]\s*(\d{1,5}))?", text)
     if found is None or not all(int(side) for side in found.groups() if side):
-        raise ValueError(f"{text!r} is no input size; write 518, 224x320 (height first) or whole.")
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
+        raise ValueError(f"{shown!r} is no input size; write 518, 224x320 (height first) or whole.")
     height = int(found[1])
     return (height, int(found[2])) if found[2] else height

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -382,6 +383,9 @@ def test_models_lists_names_that_fit(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out == "sample\n"
     assert main(["models", "no such name"]) == 2
     assert "'no such name'" in capsys.readouterr().err
+    assert main(["models", "*swin*"]) == 2
+    said = capsys.readouterr().err
+    assert "timm has models whose names fit '*swin*'" in said and "can't show them yet" in said
 
 
 # -- processes --
@@ -396,6 +400,66 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     writer.stderr.close()
     assert writer.wait(60) == 141
     assert problems == b""
+
+
+FULL = "can't be written to the standard output (No space left on device)."
+CLOSED = "can't be written: the standard output is closed."
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full and a shell")
+@pytest.mark.parametrize(
+    ("arguments", "streams", "code", "said"),
+    [
+        ("models sample", ">/dev/full", 2, FULL),
+        ("models sample", ">&-", 2, CLOSED),
+        ("models sample", ">&- 2>&-", 2, ""),
+        ("models sample", "<&- >&- 2>&-", 2, ""),
+        ("models sample", "2>&-", 0, ""),
+        ("models nothing-of-this-name", "2>/dev/full", 2, ""),
+        ("models nothing-of-this-name", "2>&-", 2, ""),
+        ("models nothing-of-this-name", ">&- 2>&-", 2, ""),
+        ("--help", ">/dev/full", 2, FULL),
+        ("--version", ">/dev/full", 2, FULL),
+        ("render", "2>/dev/full", 2, ""),
+        ("render", "2>&-", 2, ""),
+        ("MEASURE", ">/dev/full", 2, FULL),
+        ("MEASURE --format parquet", ">/dev/full", 2, FULL),
+        ("MEASURE", ">&-", 2, CLOSED),
+        ("MEASURE", "2>&-", 0, ""),
+        ("MEASURE -o FILE", ">&- 2>&-", 0, ""),
+        ("MEASURE -o FILE", ">/dev/full 2>/dev/full", 0, ""),
+    ],
+)
+def test_streams_that_are_full_or_closed(
+    arguments: str, streams: str, code: int, said: str, model: list[str], pictures: list[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "found.json"
+    measure = shlex.join(["measure", pictures[0], *model])
+    line = arguments.replace("MEASURE", measure).replace("FILE", str(target))
+    command = f"{shlex.quote(sys.executable)} main.py {line} {streams}"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    notes = [line for line in done.stderr.splitlines() if not line.startswith("patchreach: note:")]
+    assert (done.returncode, notes) == (code, [f"patchreach: The results {said}"] if said else [])
+    assert target.exists() == ("FILE" in arguments)
+    if target.exists():
+        assert json.loads(target.read_text())[0]["image"] == pictures[0]
+
+
+@pytest.mark.parametrize(
+    "option", ["--image-size", "--ring", "--layer", "--head", "--query", "--scale", "--opacity"]
+)
+@pytest.mark.parametrize("value", ["9" * 5000, "9" * 5000 + "x9", "x" * 5000])
+def test_endless_numbers_are_refused_in_own_words(
+    option: str, value: str, capsys: pytest.CaptureFixture
+) -> None:
+    value = f"{value},0" if option == "--query" else value
+    with pytest.raises(SystemExit) as ended:
+        main(["render", "a.png", "--model", "sample", "-o", "f.png", option, value])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    last = said.splitlines()[-1]
+    assert "Exceeds" not in said and "invalid" not in said
+    assert f"argument {option}: " in last and len(last) < 250
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of Unix")

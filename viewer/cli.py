@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
@@ -11,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewer import streams
 from viewer.errors import Cancelled, PatchreachError
 from viewer.version import __version__
 
@@ -46,27 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 done; 1 some inputs failed; 2 usage or nothing could be done; 130 interrupted.
     """
-    _spell_out_what_a_terminal_lacks()
+    streams.prepare()
     try:
-        status = _run(list(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            streams.flush()
     except (KeyboardInterrupt, Cancelled):
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has seen enough; Python would complain once more while shutting down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+        return _BROKEN_PIPE  # whoever read the output has seen enough
     except PatchreachError as error:
-        print(f"patchreach: {error}", file=sys.stderr)
+        from viewer.commands.console import say
+
+        say(error)
         return _NOTHING_DONE
-    return status
-
-
-def _spell_out_what_a_terminal_lacks() -> None:
-    """Let names in any script through to a terminal of any encoding."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str]) -> int:
@@ -82,8 +76,14 @@ def _launch(options: Namespace) -> int:
 
     problem = why_no_window()
     if problem:
-        print(f"patchreach: {problem}", file=sys.stderr)
+        from viewer.commands.console import say
+
+        say(problem)
         return _NOTHING_DONE
+    if options.screenshot is not None:
+        from viewer.export.writing import check_target
+
+        check_target(Path(options.screenshot), (*options.files, options.model, options.weights))
     from viewer.app import launch
 
     return launch(**vars(options))
@@ -160,7 +160,7 @@ def _render_parser() -> ArgumentParser:
 
 def _add_looks(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--scale", type=int, choices=(1, 2, 3, 4), default=2, help="of a PNG, default %(default)s"
+        "--scale", type=_count, choices=(1, 2, 3, 4), default=2, help="of a PNG, default %(default)s"
     )
     parser.add_argument(
         "--theme", choices=("light", "dark", "talk"), default="light", help="talk: large type"
@@ -237,14 +237,19 @@ def _colormap(text: str) -> str:
     from viewer.state.colormaps import COLORMAPS
 
     if text not in COLORMAPS:
-        raise ArgumentTypeError(f"{text!r} is not one of {', '.join(COLORMAPS)}")
+        raise ArgumentTypeError(f"{_short(text)} is not one of {', '.join(COLORMAPS)}")
     return text
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ArgumentTypeError(f"{text!r} is no number from 0 on")
+    if not re.fullmatch("[0-9]{1,6}", text):
+        raise ArgumentTypeError(f"{_short(text)} is no number from 0 to 999999")
     return int(text)
+
+
+def _short(text: str) -> str:
+    """Quote what was typed, not all of it if it is endless."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
 def _head(text: str) -> int | str:
@@ -257,14 +262,16 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise ArgumentTypeError(f"{text!r} is no number from 0 to 1")
+        raise ArgumentTypeError(f"{_short(text)} is no number from 0 to 1")
     return value
 
 
 def _query(text: str) -> Query:
-    found = re.fullmatch(r"\s*\(?\s*(\d+)\s*,\s*(\d+)\s*\)?\s*", text)
+    found = re.fullmatch(r"\s*\(?\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*\)?\s*", text)
     if found:
         return int(found[1]), int(found[2])
     if re.fullmatch(r"[A-Za-z]\w*", text):
         return text
-    raise ArgumentTypeError(f"{text!r} is no query; write ROW,COLUMN, or a prefix token's name such as cls")
+    raise ArgumentTypeError(
+        f"{_short(text)} is no query; write ROW,COLUMN, or a prefix token's name such as cls"
+    )

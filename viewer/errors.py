@@ -90,18 +90,54 @@ class NoAttentionError(PatchreachError):
     model
         Name or path of the model.
     census
-        Operator name to count, what the model holds instead.
+        Operator name to count, what the model holds instead; empty where it was not even run.
+    convolutional
+        Whether it is known to be a convolutional network.
     """
 
-    def __init__(self, model: str, census: dict[str, int]) -> None:
+    def __init__(self, model: str, census: dict[str, int], convolutional: bool = False) -> None:
         self.model = model
         self.census = dict(census)
-        listing = ", ".join(
-            f"{count} {name}" for name, count in sorted(census.items(), key=lambda item: -item[1])[:12]
-        )
-        super().__init__(
-            f"{model} has no attention that Patchreach can find. It holds {listing or 'no operators'}."
-        )
+        kinds = _kinds(census)
+        listing = ", ".join(f"{count} {name if count == 1 else names}" for (name, names), count in kinds)
+        counted = {names: count for (_, names), count in kinds}
+        convolutions = counted.get("convolutions", 0)
+        if convolutional or convolutions > max(1, counted.get("matrix products", 0)):
+            text = f"It is a convolutional network{': ' if listing else ''}{listing}."
+        else:
+            others = ", ".join(f"{count} {name}" for name, count in list(census.items())[:8])
+            text = f"It holds {listing or others or 'no operators'}."
+        super().__init__(f"{model} has no attention that Patchreach can find. {text}")
+
+
+_KINDS = {
+    ("convolution", "convolutions"): ("convolution", "Conv", "ConvTranspose", "QLinearConv", "ConvInteger"),
+    ("matrix product", "matrix products"): (
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "MatMul",
+        "Gemm",
+        "QLinearMatMul",
+    ),
+    ("normalization", "normalizations"): (
+        *("native_batch_norm", "native_layer_norm", "native_group_norm", "cudnn_batch_norm"),
+        *("BatchNormalization", "LayerNormalization", "GroupNormalization", "InstanceNormalization"),
+    ),
+    ("pooling", "poolings"): (
+        *("max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d", "adaptive_max_pool2d"),
+        *("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"),
+    ),
+    ("softmax", "softmaxes"): ("_softmax", "_safe_softmax", "Softmax"),
+}
+"""What operators are called in singular and plural; those of no kind (views, sums, copies) tell little."""
+
+
+def _kinds(census: dict[str, int]) -> list[tuple[tuple[str, str], int]]:
+    """Return how many operators of each kind there are, most first."""
+    found = [(words, sum(census.get(name, 0) for name in names)) for words, names in _KINDS.items()]
+    return sorted((item for item in found if item[1]), key=lambda item: -item[1])
 
 
 class LayoutError(PatchreachError):
@@ -111,6 +147,25 @@ class LayoutError(PatchreachError):
         self.model = model
         self.reason = reason
         super().__init__(f"Where the tokens of {model} sit on the picture could not be found: {reason}.")
+
+
+class WindowedAttentionError(LayoutError):
+    """A model's patches attend only within windows, which can't be shown yet.
+
+    Parameters
+    ----------
+    model
+        Name or path of the model.
+    where
+        Layer and number of windows, as a clause; empty where it was not even run.
+    """
+
+    def __init__(self, model: str, where: str = "") -> None:
+        super().__init__(model, where)
+        self.args = (
+            f"{model} uses windowed attention{f' ({where})' if where else ''}. Only models in which every "
+            "patch may attend to every patch can be shown.",
+        )
 
 
 class InputError(PatchreachError):

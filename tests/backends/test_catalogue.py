@@ -14,9 +14,16 @@ import timm
 import torch
 
 from viewer import open_model
-from viewer.backends.catalogue import check_name, model_names, near_names
+from viewer.backends.catalogue import check_name, model_names, names_not_shown, near_names
 from viewer.backends.model import Job
-from viewer.errors import Cancelled, CheckpointError, OfflineError, UnknownModelError
+from viewer.errors import (
+    Cancelled,
+    CheckpointError,
+    NoAttentionError,
+    OfflineError,
+    UnknownModelError,
+    WindowedAttentionError,
+)
 
 
 def test_names_hold_every_family_and_the_sample_first():
@@ -105,11 +112,35 @@ def test_offline_says_the_two_ways_out_and_soon(hub):
         open_model("vit_tiny_patch16_224")
     assert time.monotonic() - started < 8
     text = str(caught.value)
-    assert text.startswith("vit_tiny_patch16_224 could not be downloaded (")
+    assert text.startswith(
+        "vit_tiny_patch16_224 could not be downloaded: there is no network connection to the model hub. Two"
+    )
     assert text.endswith(
         "Two ways out: join it with a checkpoint on this computer "
         "(--model vit_tiny_patch16_224 --weights FILE), or open the sample model (--model sample)."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("resnet50", NoAttentionError, "It is a convolutional network."),
+        ("vgg16.tv_in1k", NoAttentionError, "It is a convolutional network."),
+        ("swin_tiny_patch4_window7_224", WindowedAttentionError, "uses windowed attention. Only models in"),
+    ],
+)
+def test_families_with_nothing_to_show_are_refused_without_a_download(hub, name, error, words):
+    hub("http://127.0.0.1:9")
+    with pytest.raises(error) as caught:
+        open_model(name)
+    assert words in str(caught.value)
+    assert "Errno" not in str(caught.value)
+
+
+def test_names_that_exist_but_can_not_be_shown():
+    assert "swin_tiny_patch4_window7_224" in names_not_shown("*swin*")
+    assert not set(names_not_shown("")) & set(model_names())
+    assert names_not_shown("no such model") == ()
 
 
 class _Hub(http.server.BaseHTTPRequestHandler):

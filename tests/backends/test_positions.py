@@ -234,7 +234,10 @@ def test_heads_that_look_elsewhere_are_noticed():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("swin_tiny_patch4_window7_224", "64 separate groups"),
+        (
+            "swin_tiny_patch4_window7_224",
+            r"uses windowed attention \(.* attends within 64 separate groups of tokens\)",
+        ),
         ("xcit_nano_12_p16_224", "."),
         ("maxvit_rmlp_pico_rw_256", "separate groups"),
         ("cait_xxs24_224", "blocks.0.attn changes its weights between softmax and values"),

@@ -194,7 +194,9 @@ def test_models_without_attention_are_refused_with_their_census():
         model.attend(torch.zeros(1, 3, *model.preprocessing.size))
     convolutions = sum(isinstance(part, nn.Conv2d) for part in module.modules())
     assert caught.value.census["convolution"] == convolutions
-    assert f"{convolutions} convolution" in str(caught.value)
+    assert f"It is a convolutional network: {convolutions} convolutions, " in str(caught.value)
+    assert "1 matrix product" in str(caught.value)
+    assert "addmm" not in str(caught.value)
 
 
 @pytest.mark.parametrize("known", [False, True])

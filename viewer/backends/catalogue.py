@@ -9,7 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewer.errors import CheckpointError, InputError, UnknownModelError
+from viewer.errors import (
+    CheckpointError,
+    InputError,
+    NoAttentionError,
+    UnknownModelError,
+    WindowedAttentionError,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,6 +30,25 @@ _FAMILIES = (
     "eva",
     "vision_transformer_relpos",
     "vision_transformer_hybrid",
+)
+# Of these it is known without a download that there is nothing to show.
+_CONVOLUTIONAL = frozenset(
+    [
+        "convnext",
+        "densenet",
+        "efficientnet",
+        "hrnet",
+        "inception_v3",
+        "mobilenetv3",
+        "regnet",
+        "res2net",
+        "resnet",
+        "resnetv2",
+        "vgg",
+    ]
+)
+_WINDOWED = frozenset(
+    ["davit", "gcvit", "nest", "swin_transformer", "swin_transformer_v2", "swin_transformer_v2_cr", "twins"]
 )
 _SUGGESTIONS = 5
 
@@ -58,6 +83,37 @@ def model_names(pattern: str = "") -> tuple[str, ...]:
     if not any(character in wanted for character in "*?["):
         wanted = f"*{wanted}*"
     return tuple(name for name in _all_names() if fnmatch.fnmatchcase(name.lower(), wanted))
+
+
+def names_not_shown(pattern: str) -> tuple[str, ...]:
+    """Return timm's architectures that a pattern fits (as in `model_names`) but that can't be shown."""
+    import timm
+
+    wanted = pattern.lower()
+    if not any(character in wanted for character in "*?["):
+        wanted = f"*{wanted}*"
+    shown = set(_all_names())
+    names = (name for name in timm.list_models() if name not in shown)
+    return tuple(name for name in names if fnmatch.fnmatchcase(name.lower(), wanted))
+
+
+def check_family(name: str) -> None:
+    """Refuse, before anything is downloaded, a model of a family that has nothing to show.
+
+    Raises
+    ------
+    NoAttentionError
+        If it is a convolutional network.
+    WindowedAttentionError
+        If its patches attend only within windows.
+    """
+    from timm.models import model_entrypoint
+
+    family = model_entrypoint(name.partition(".")[0]).__module__.rpartition(".")[2]
+    if family in _CONVOLUTIONAL:
+        raise NoAttentionError(name, {}, convolutional=True)
+    if family in _WINDOWED:
+        raise WindowedAttentionError(name)
 
 
 def near_names(name: str) -> tuple[str, ...]:

@@ -91,11 +91,18 @@ def _download(name: str, repository: str, file: str, revision: str | None, job: 
     except Cancelled:
         raise
     except Exception as error:  # the HTTP library's errors share no base that is ours to import
-        raise OfflineError(f"{name} could not be downloaded ({_reason(error)}). {ways_out(name)}") from error
+        raise OfflineError(f"{name} could not be downloaded: {_reason(error)}. {ways_out(name)}") from error
     return Path(path)
 
 
+# Classes of the HTTP library, of its predecessor and of the hub's client, by name: see above.
+_NO_NETWORK = ("Connect", "Timeout", "LocalEntryNotFound", "OfflineMode", "NetworkError", "ProxyError")
+
+
 def _reason(error: Exception) -> str:
+    kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+    if any(name in kinds for name in _NO_NETWORK):
+        return "there is no network connection to the model hub"
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_config
 
 from viewer.attention.record import Provenance
-from viewer.backends.catalogue import check_name, create_trained, create_untrained
+from viewer.backends.catalogue import check_family, check_name, create_trained, create_untrained
 from viewer.backends.checkpoints import load_checkpoint
 from viewer.backends.devices import torch_device
 from viewer.backends.torch_model import TorchModel
@@ -40,12 +40,14 @@ def open_timm(name: str, weights: Path | None, image_size: ImageSize, device: st
 
     Raises
     ------
-    UnknownModelError, ModelFileError, CheckpointError, OfflineError, DeviceError, InputError
+    UnknownModelError, ModelFileError, CheckpointError, OfflineError, DeviceError, InputError,
+    NoAttentionError, LayoutError
         Each with a text meant for a person.
     """
     where = torch_device(device)
     job.step(f"Opening {name}", None)
     check_name(name)
+    check_family(name)
     notes: tuple[str, ...] = ()
     if weights is None:
         model, file = create_trained(name, job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_ops import tensors_in
 from viewer.backends.torch_origin import VIEWS
 from viewer.backends.torch_tap import AttentionTap, GroupedAttention
-from viewer.errors import InputError, LayoutError, NoAttentionError
+from viewer.backends.torch_verdict import same_output
+from viewer.errors import InputError, LayoutError, NoAttentionError, WindowedAttentionError
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
@@ -41,8 +43,15 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
+    """What was found out at an input size: layers, whether tapping left the output alone, and its validity.
+
+    It holds for passes of the same `signature`, unless where tokens go `depends` on the picture's values.
+    """
+
     layers: tuple[LayerPlan, ...]
     unchanged: bool
+    signature: int
+    depends: bool
 
 
 class TorchRunner:
@@ -114,25 +123,36 @@ class TorchRunner:
             if size not in self._plans:
                 return self._first(model, picture, size, job)
             plan = self._plans[size]
+            if plan.depends:
+                tap, layers, output, _ = self._traced(model, picture, job)
+                return Run(_joined(layers, tap), output.float().cpu(), plan.unchanged)
             expected = len(plan.layers)
-            tap = AttentionTap(on_layer=lambda found: job.step(f"Running {self.name}", found / expected))
+            tap = AttentionTap(
+                on_layer=lambda found: job.step(f"Running {self.name}", min(1.0, found / expected))
+            )
             job.step(f"Running {self.name}", 0.0)
             with tap:
                 output = _tensor(model(picture))
-            try:
-                layers = tuple(
-                    of.layer(index, tapped)
-                    for index, (of, tapped) in enumerate(zip(plan.layers, tap.layers, strict=True))
-                )
-            except ValueError as error:
-                reason = f"its attention differs from one picture to the next ({error})"
-                raise LayoutError(self.name, reason) from error
-        return Run(layers, output.float().cpu(), plan.unchanged)
+            if tap.signature != plan.signature:
+                # The model goes another way for this picture: nothing found out before holds.
+                return self._first(model, picture, size, job)
+            return Run(_joined(plan.layers, tap), output.float().cpu(), plan.unchanged)
 
     def _first(self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job) -> Run:
         """Run untapped, then tapped and traced, and remember what that showed."""
         with ModuleNames(model, lambda: job.step(f"Running {self.name} untapped")):
             plain = _tensor(model(picture))
+        tap, layers, output, depends = self._traced(model, picture, job)
+        unchanged = same_output(plain, output, _SAME_OUTPUT)
+        # Numbers that are not finite compare equal whatever was done, so the next picture is compared again.
+        if bool(plain.isfinite().all()):
+            self._plans[size] = _Plan(layers, unchanged, tap.signature, depends)
+        return Run(_joined(layers, tap), output.float().cpu(), unchanged)
+
+    def _traced(
+        self, model: nn.Module, picture: Tensor, job: Job
+    ) -> tuple[AttentionTap, tuple[LayerPlan, ...], Tensor, bool]:
+        """Run tapped and traced; return the tap, the layers, the output, and `PositionTrace.depends`."""
         trace = PositionTrace(picture, chain(model.named_parameters(), model.named_buffers()))
         try:
             with (
@@ -144,21 +164,23 @@ class TorchRunner:
                 output = _tensor(model(picture))
         except GroupedAttention as error:
             raise LayoutError(self.name, str(error)) from error
-        unmet = [module for module, count in tap.unmet.items() if count]
-        if unmet:
-            reason = f"{unmet[0] or 'an attention'} changes its weights between softmax and values"
-            raise LayoutError(self.name, reason)
+        unmet = [
+            f"{module or 'an attention'} changes its weights between softmax and values"
+            for module, count in tap.unmet.items()
+            if count
+        ]
+        if tap.mixes.reasons or unmet:
+            raise LayoutError(self.name, [*tap.mixes.reasons, *unmet][0])
         if not tap.layers:
             census = {name: count for name, count in tap.census.items() if name not in VIEWS}
             raise NoAttentionError(self.name, census)
-        difference = (output - plain).abs().amax() / plain.abs().amax().clamp_min(1e-30)
-        plan = _Plan(plan_layers(self.name, tap.layers, trace), bool(difference <= _SAME_OUTPUT))
-        self._plans[size] = plan
-        layers = tuple(
-            of.layer(index, tapped)
-            for index, (of, tapped) in enumerate(zip(plan.layers, tap.layers, strict=True))
-        )
-        return Run(layers, output.float().cpu(), plan.unchanged)
+        return tap, plan_layers(self.name, tap.layers, trace), output, trace.depends
+
+
+def _joined(layers: Sequence[LayerPlan], tap: AttentionTap) -> tuple[AttentionLayer, ...]:
+    return tuple(
+        of.layer(index, tapped) for index, (of, tapped) in enumerate(zip(layers, tap.layers, strict=True))
+    )
 
 
 def _tensor(output: object) -> Tensor:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from viewer import streams
 from viewer.backends.model import Job
 
 _PAUSE = 0.1  # seconds between two reports
@@ -48,8 +51,15 @@ def job() -> Iterator[Job]:
 
 
 def say(problem: object) -> None:
-    """Write a sentence to stderr."""
-    print(f"patchreach: {problem}", file=sys.stderr)
+    """Write a sentence to stderr; a terminal gets it in lines that never part an option or a name."""
+    text = f"patchreach: {problem}"
+    if sys.stderr.isatty():
+        width = max(shutil.get_terminal_size().columns - 1, 40)
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    try:
+        print(text, file=sys.stderr)
+    except OSError:  # nobody can be told
+        streams.abandon(sys.stderr)
 
 
 class Notes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 
-from viewer.backends.catalogue import model_names
+from viewer import streams
+from viewer.backends.catalogue import model_names, names_not_shown
 from viewer.commands.console import say
 
 
@@ -19,7 +19,20 @@ def run(options: Namespace) -> int:
     """
     names = model_names(options.pattern)
     if not names:
-        say(f"No model's name fits {options.pattern!r}.")
+        say(_nothing(options.pattern))
         return 2
-    sys.stdout.write("\n".join(names) + "\n")
+    streams.write("\n".join(names) + "\n")
     return 0
+
+
+def _nothing(pattern: str) -> str:
+    """Say why the list is empty: other models may well be called so."""
+    others = names_not_shown(pattern)
+    if not others:
+        return f"No model's name fits {pattern!r}."
+    listing = ", ".join(others[:3])
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    return (
+        f"timm has models whose names fit {pattern!r} ({listing}{more}), but Patchreach can't show them yet: "
+        "it shows models in which every patch may attend to every patch."
+    )

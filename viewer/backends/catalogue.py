@@ -34,17 +34,8 @@ _FAMILIES = (
 # Of these it is known without a download that there is nothing to show.
 _CONVOLUTIONAL = frozenset(
     [
-        "convnext",
-        "densenet",
-        "efficientnet",
-        "hrnet",
-        "inception_v3",
-        "mobilenetv3",
-        "regnet",
-        "res2net",
-        "resnet",
-        "resnetv2",
-        "vgg",
+        *("convnext", "densenet", "efficientnet", "hrnet", "inception_v3", "mobilenetv3", "regnet"),
+        *("res2net", "resnet", "resnetv2", "vgg"),
     ]
 )
 _WINDOWED = frozenset(

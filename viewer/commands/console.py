@@ -53,7 +53,7 @@ def job() -> Iterator[Job]:
 def say(problem: object) -> None:
     """Write a sentence to stderr; a terminal gets it in lines that never part an option or a name."""
     text = f"patchreach: {problem}"
-    if sys.stderr.isatty():
+    if sys.stderr and sys.stderr.isatty():
         width = max(shutil.get_terminal_size().columns - 1, 40)
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
     try:

@@ -54,6 +54,7 @@ def test_json_is_as_documented() -> None:
         "patch_px": [16.0, 16.0],
         "prefix_tokens": 1,
         "protocol": "renormalized",
+        "uniform_distance_px": pytest.approx(116.4922, abs=1e-4),
         "verified": True,
     }
     (layer,) = layers
@@ -147,3 +148,13 @@ def test_format_comes_from_the_suffix() -> None:
     ]
     with pytest.raises(ExportError, match=r"x\.xlsx: \.xlsx is not .* \.csv, \.json, \.parquet, \.txt\."):
         tables.format_of("x.xlsx")
+
+
+def test_every_row_has_the_reference_of_its_protocol() -> None:
+    entries = [entry_of(record_of(UNIFORM), protocol) for protocol in ("renormalized", "original")]
+    rows = list(csv.DictReader(io.StringIO(tables.encode(entries, "csv").decode())))
+    expected = [pytest.approx(116.4922, abs=1e-4), pytest.approx(115.9009, abs=1e-4)]
+    assert [float(row["uniform_distance_px"]) for row in rows] == expected
+    frame = pyarrow.parquet.read_table(io.BytesIO(tables.encode(entries, "parquet")))
+    assert frame["uniform_distance_px"].to_pylist() == expected
+    assert frame["mean_distance_px"].to_pylist() == expected

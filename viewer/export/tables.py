@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+from viewer.attention.distance import uniform_distance
 from viewer.errors import ExportError
 from viewer.export import provenance
 from viewer.export.plain import plain
@@ -52,6 +53,11 @@ COLUMNS = (
         "protocol",
         "string",
         "of the distances: renormalized (over patches) or original (prefix keys count 0)",
+    ),
+    Column(
+        "uniform_distance_px",
+        "double",
+        "what uniform attention over all tokens would reach under this protocol, in input pixels",
     ),
     Column("verified", "bool", "whether every layer of the record is verified"),
     Column("layer", "int64", "number of the attention operation in forward order, from 0"),
@@ -101,6 +107,7 @@ def entry(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol)
         "patch_px": list(record.patch_px),
         "prefix_tokens": record.prefix_tokens,
         "protocol": protocol,
+        "uniform_distance_px": _numbers([uniform_distance(record.layout, protocol)])[0],
         "verified": record.verified,
         "layers": [
             _layer(layer, measured, protocol)
@@ -131,7 +138,7 @@ def rows(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield one row per image, layer and head, with the keys of `COLUMNS`."""
     for found in entries:
         common = {key: found[key] for key in ("image", "model", "backend", "device", "prefix_tokens")}
-        common |= {key: found[key] for key in ("protocol", "verified")}
+        common |= {key: found[key] for key in ("protocol", "uniform_distance_px", "verified")}
         common |= dict(zip(("input_height_px", "input_width_px"), found["input_size"], strict=True))
         common |= dict(zip(("grid_rows", "grid_columns"), found["grid"], strict=True))
         common |= dict(zip(("patch_height_px", "patch_width_px"), found["patch_px"], strict=True))

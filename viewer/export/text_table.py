@@ -46,12 +46,9 @@ def _lines(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _preface(found: dict[str, Any]) -> list[str]:
-    from viewer.attention.distance import uniform_distance
-    from viewer.attention.layout import TokenLayout
-
     (height, width), (down, across) = found["input_size"], found["patch_px"]
     grid, prefix, protocol = tuple(found["grid"]), found["prefix_tokens"], found["protocol"]
-    uniform = uniform_distance(TokenLayout.regular(grid, (down, across), [""] * prefix), protocol)
+    uniform = _digits(found["uniform_distance_px"], 2)
     verified = "verified" if found["verified"] else "not verified"
     tokens = "1 prefix token" if prefix == 1 else f"{prefix} prefix tokens"
     return [
@@ -59,7 +56,7 @@ def _preface(found: dict[str, Any]) -> list[str]:
         f"{found['model']}, {found['backend']} on {found['device']}, input {height} x {width} px "
         f"(height x width), {grid[0]} rows x {grid[1]} columns of patches of "
         f"{down:g} x {across:g} px, {tokens}, {verified}",
-        f"distances by protocol {protocol}; uniform attention would reach {uniform:.2f} px",
+        f"distances by protocol {protocol}; uniform attention would reach {uniform} px",
     ]
 
 

@@ -437,7 +437,11 @@ def test_streams_that_are_full_or_closed(
     measure = shlex.join(["measure", pictures[0], *model])
     line = arguments.replace("MEASURE", measure).replace("FILE", str(target))
     command = f"{shlex.quote(sys.executable)} main.py {line} {streams}"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    # Without a buffer argparse itself would meet the full disk, and pass over it.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
     notes = [line for line in done.stderr.splitlines() if not line.startswith("patchreach: note:")]
     assert (done.returncode, notes) == (code, [f"patchreach: The results {said}"] if said else [])
     assert target.exists() == ("FILE" in arguments)

@@ -7,6 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from viewer import streams
 from viewer.attention.sweep import measure_record
 from viewer.backends.opening import open_model
 from viewer.commands.console import Notes, job, say
@@ -58,7 +59,7 @@ def run(options: Namespace) -> int:
 def _format(options: Namespace) -> tables.TableFormat:
     if options.format is None:
         return "table" if options.output is None else tables.format_of(options.output)
-    if options.format == "parquet" and options.output is None and sys.stdout.isatty():
+    if options.format == "parquet" and options.output is None and sys.stdout and sys.stdout.isatty():
         raise ExportError("Parquet is no text for a terminal; name a file with -o.")
     return options.format
 
@@ -85,7 +86,5 @@ def _write(measured: list[_Measured], format: tables.TableFormat, path: Path | N
     content = tables.encode([one.entry for one in measured], format, facts)
     if path is not None:
         write_atomically(path, content)
-    elif format == "parquet":
-        sys.stdout.buffer.write(content)
     else:
-        sys.stdout.write(content.decode())
+        streams.write(content if format == "parquet" else content.decode())

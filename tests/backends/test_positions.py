@@ -241,7 +241,7 @@ def test_heads_that_look_elsewhere_are_noticed():
         ("xcit_nano_12_p16_224", "."),
         ("maxvit_rmlp_pico_rw_256", "separate groups"),
         ("cait_xxs24_224", "blocks.0.attn changes its weights between softmax and values"),
-        ("convit_tiny", "blocks.0.attn changes its weights between softmax and values"),
+        ("convit_tiny", "the weights of two attentions are added in blocks.0.attn"),
     ],
 )
 def test_families_of_other_kinds_are_refused_not_guessed_at(name, reason):

@@ -26,6 +26,9 @@ _AGREEMENT = 0.5
 class PositionTrace:
     """Follows coordinates through the operations of one forward pass.
 
+    `depends` becomes true when elements go where the picture's own values send them (an index computed from
+    it, a number of it read by Python): then another picture needs a trace of its own.
+
     Parameters
     ----------
     picture
@@ -38,6 +41,8 @@ class PositionTrace:
         self._companions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._labels: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._names = [""]
+        self.depends = False
+        self._made: WeakIdKeyDictionary = WeakIdKeyDictionary()  # by Python during the pass
         for name, parameter in parameters:
             self._labels[parameter] = len(self._names)
             self._names.append(name)
@@ -51,6 +56,8 @@ class PositionTrace:
         """Find the companions of an operation's results."""
         inputs = list(tensors_in((*args, *kwargs.values())))
         outputs = list(tensors_in(result))
+        if name == "lift_fresh":
+            self._made.update((output, True) for output in outputs)
         known = [self._companions[tensor] for tensor in inputs if tensor in self._companions]
         if not known:
             self._hand_on_label(name, inputs, outputs)
@@ -58,6 +65,9 @@ class PositionTrace:
         lost = next((companion for companion in known if isinstance(companion, Lost)), None)
         if lost is None:
             rule = position_rules.rule_for(name, func)
+            self.depends |= name == "_local_scalar_dense" or (
+                rule is position_rules.move and self._sends(tensors_in((*args[1:], *kwargs.values())))
+            )
             if rule is None:
                 lost = Lost(f"the trace of positions stopped at the operation {name!r}")
             else:
@@ -83,6 +93,10 @@ class PositionTrace:
         if bool(((columns - places[:, None]).abs() > _AGREEMENT).any()):
             return Lost("heads or channels of one token look at different places")
         return places
+
+    def _sends(self, indices: Iterable[Tensor]) -> bool:
+        """Return whether indices stem from the picture, or from Python, which may have read it."""
+        return any(index in self._companions or index in self._made for index in indices)
 
     def parameter_name(self, label: int) -> str:
         """Return the name of the parameter that a token without a place stems from; may be empty."""

@@ -44,6 +44,17 @@ def named_arguments(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> d
     return found
 
 
+def call_shape(values: object) -> object:
+    """Return what of a call's arguments decides where elements go: shapes, whole numbers and switches."""
+    if isinstance(values, Tensor):
+        return values.shape
+    if isinstance(values, (list, tuple)):
+        return tuple(map(call_shape, values))
+    if isinstance(values, dict):
+        return tuple((name, call_shape(value)) for name, value in values.items())
+    return values if isinstance(values, (int, str)) else None
+
+
 def tensors_in(values: object) -> Iterator[Tensor]:
     """Yield the tensors in arguments or results, in order, looking into lists and tuples."""
     if isinstance(values, Tensor):

@@ -163,7 +163,7 @@ class TorchRunner:
             ):
                 output = _tensor(model(picture))
         except GroupedAttention as error:
-            raise LayoutError(self.name, str(error)) from error
+            raise WindowedAttentionError(self.name, str(error)) from error
         unmet = [
             f"{module or 'an attention'} changes its weights between softmax and values"
             for module, count in tap.unmet.items()

@@ -19,7 +19,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends import torch_origin
-from viewer.backends.torch_ops import FUSED, SOFTMAX, named_arguments, op_name, tensors_in
+from viewer.backends.torch_mixes import Mixes
+from viewer.backends.torch_ops import FUSED, SOFTMAX, call_shape, named_arguments, op_name, tensors_in
 from viewer.backends.torch_origin import VIEWS, Origin
 from viewer.backends.torch_verdict import Check, check, tolerance, weights_error
 
@@ -73,6 +74,8 @@ class _Softmaxed:
 class AttentionTap(TorchDispatchMode):
     """While entered, collects the attention of a forward pass in `layers`, in forward order.
 
+    `mixes` notes where weights or outputs of several attentions are put together (looked for only where
+    positions are followed); `signature` sums up which operations ran on what shapes, with what whole numbers.
     `census` counts all operations by name; `unmet` counts, by module, softmaxes that look like attention but
     whose weights were changed before they met any values.
 
@@ -96,6 +99,8 @@ class AttentionTap(TorchDispatchMode):
         self.layers: list[Tapped] = []
         self.census: Counter[str] = Counter()
         self.unmet: Counter[str] = Counter()
+        self.mixes = Mixes()
+        self.signature = 0
         self._names = names
         self._trace = trace
         self._on_layer = on_layer
@@ -110,6 +115,7 @@ class AttentionTap(TorchDispatchMode):
         result = func(*args, **kwargs)
         name = op_name(func)
         self.census[name] += 1
+        self.signature = hash((self.signature, name, call_shape(args), call_shape(kwargs)))
         if name in FUSED:
             self._take_fused(named_arguments(func, args, kwargs), result)
         elif name in SOFTMAX:
@@ -119,6 +125,7 @@ class AttentionTap(TorchDispatchMode):
         elif self._logits or self._softmaxed:
             self._follow(name, func, args, kwargs, result)
         if self._trace is not None:
+            self.mixes.follow(name, args, result, self._module)
             self._trace.follow(name, func, args, kwargs, result)
         return result
 
@@ -134,21 +141,32 @@ class AttentionTap(TorchDispatchMode):
         )
         output = next(tensors_in(result))
         checked = check(scores, value.reshape(value.shape[-3:]), output.reshape(output.shape[-3:]))
+        self.mixes.watch(output, "outputs")
         self._add(scores, checked, (query, -2), (value, -2))
 
     def _take_softmax(self, given: dict[str, Any], weights: Tensor) -> None:
         logits = given["self"]
+        if logits.ndim >= 3 and given["dim"] % logits.ndim == logits.ndim - 2 and logits in self._logits:
+            self.mixes.reasons.append(
+                f"{self._module or 'an attention'} normalizes its weights over the queries, not over the keys"
+            )
         if logits.ndim >= 2 and given["dim"] % logits.ndim == logits.ndim - 1:
             # Rows of weights for each head: attention, unless it never meets any values.
             likely = weights.ndim >= 3 and weights.shape[-2] > 1
             found = _Softmaxed(self._logits.get(logits), weights, self._module if likely else None)
             self._softmaxed[weights] = found
+            self.mixes.watch(weights, "weights")
             if likely:
                 self.unmet[self._module] += 1
 
     def _take_product(self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: Tensor) -> None:
         given = named_arguments(func, args, kwargs)
         left, right = given.get("self"), given.get("mat2")
+        if all(side in self._softmaxed and self._softmaxed[side].origin for side in (left, right)):
+            self.mixes.reasons.append(
+                f"the weights of two attentions are multiplied in {self._module or 'the model'}, "
+                "so neither map is what the model uses alone"
+            )
         if op_name(func) == "bmm" and left in self._softmaxed:
             self._meet_values(self._softmaxed[left], left, right, result, (left, right, -2))
         elif op_name(func) == "bmm" and right in self._softmaxed:
@@ -175,6 +193,7 @@ class AttentionTap(TorchDispatchMode):
             self.unmet[found.counted_for] -= 1
         self._refuse_groups(found.weights.shape[:-3])
         scores = _scores(found.origin, weights)
+        self.mixes.watch(output, "outputs")
         left, right, dim = operands
         # Weights keep their query's place, so they serve where the queries themselves can't be had.
         queries = (left, dim) if found.origin is None else (found.origin.queries, -2)

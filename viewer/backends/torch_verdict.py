@@ -13,6 +13,8 @@ from viewer.attention.layer import Verdict
 if TYPE_CHECKING:
     from viewer.attention.layer import Scores
 
+NOT_FINITE = "the model's numbers are not finite for this picture"
+
 _CHECKED_ROWS = 8
 _ROW_TOLERANCE = 1e-4
 
@@ -24,7 +26,8 @@ class Check:
     Attributes
     ----------
     errors
-        float32 (2,): of the output, relative to the largest real output, and of the row sums.
+        float32 (3,): of the output, relative to the largest real output; of the row sums; and 1 where
+        some of the real output is NaN or infinite, else 0.
     tolerance
         What the output's error may be in the model's precision.
     """
@@ -34,7 +37,9 @@ class Check:
 
     def verdict(self, reason: str = "") -> Verdict:
         """Judge, and copy the numbers to the CPU; `reason` is a doubt that no number can lift."""
-        output_error, row_error = self.errors.tolist()
+        output_error, row_error, broken = self.errors.tolist()
+        if broken:
+            return Verdict(False, None, None, NOT_FINITE)
         if not output_error <= self.tolerance:  # also NaN
             found = (
                 f"weights times values differ from the model's output by {output_error:.2g} of its largest"
@@ -77,7 +82,18 @@ def check(scores: Scores, values: Tensor, output: Tensor) -> Check:
     # A query that may look at no key has weights 0 and outputs 0: nothing there to sum to 1.
     sums = weights.sum(dim=-1)
     row_error = torch.where(sums == 0, 0.0, (sums - 1).abs()).amax()
-    return Check(torch.stack([difference, row_error]), tolerance(output.dtype))
+    broken = output.isfinite().all().logical_not().to(torch.float32)
+    return Check(torch.stack([difference, row_error, broken]), tolerance(output.dtype))
+
+
+def same_output(plain: Tensor, tapped: Tensor, allowed: float) -> bool:
+    """Return whether two outputs are equal to within a share of the largest; NaN equals NaN."""
+    if plain.shape != tapped.shape:
+        return False
+    alike = (plain == tapped) | (plain.isnan() & tapped.isnan())
+    difference = torch.where(alike, 0.0, (tapped - plain).abs()).amax()
+    largest = torch.where(plain.isfinite(), plain.abs(), 0.0).amax()
+    return bool(difference <= allowed * largest)
 
 
 def weights_error(scores: Scores, weights: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import struct
 import warnings
 import zipfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -287,17 +288,15 @@ MAGICS = [
 @example(b"", b"")
 @example(b"\xff\xd8\xff", b"")
 def test_any_bytes_give_a_picture_or_a_sentence(magic, rest):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow remarks on what it finds
-        try:
-            image = open_image(magic + rest)
-        except ImageError as error:
-            assert str(error).startswith("image data ")
-            assert str(error).endswith(".")
-        else:
-            assert image.pixels.dtype == np.uint8
-            assert image.pixels.shape[2] == 3
-            assert image.pixels.size
+    try:
+        image = open_image(magic + rest)
+    except ImageError as error:
+        assert str(error).startswith("image data ")
+        assert str(error).endswith(".")
+    else:
+        assert image.pixels.dtype == np.uint8
+        assert image.pixels.shape[2] == 3
+        assert image.pixels.size
 
 
 @settings(max_examples=200, deadline=None)
@@ -307,13 +306,51 @@ def test_flipped_bytes_give_a_picture_or_a_sentence(name, flips):
     data = bytearray(encode(scene(12, 16), fmt, **options))
     for where, value in flips:
         data[int(where * (len(data) - 1))] = value
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            image = open_image(bytes(data))
-        except ImageError as error:
-            assert str(error).startswith("image data ")
-        else:
-            assert image.pixels.ndim == 3
-            assert image.pixels.shape[2] == 3
-            assert image.pixels.size
+    try:
+        image = open_image(bytes(data))
+    except ImageError as error:
+        assert str(error).startswith("image data ")
+    else:
+        assert image.pixels.ndim == 3
+        assert image.pixels.shape[2] == 3
+        assert image.pixels.size
+
+
+def test_nothing_that_a_damaged_file_holds_reaches_the_terminal(capfd):
+    generator = np.random.default_rng(0)
+    warned = 0
+    for compression in ("raw", "tiff_lzw", "tiff_adobe_deflate", "jpeg", "packbits"):
+        whole = encode(noise(24, 24), "TIFF", compression=compression)
+        for _ in range(60):
+            data = bytearray(whole)
+            for where in generator.integers(0, len(data), 4):
+                data[where] = generator.integers(256)
+            try:
+                warned += any("the decoder warns: " in note for note in open_image(bytes(data)).notes)
+            except ImageError:
+                warned += 0
+    assert warned
+    assert capfd.readouterr() == ("", "")
+
+
+def test_decoding_in_many_threads_leaves_the_filters_as_they_were():
+    before, show = list(warnings.filters), warnings.showwarning
+    data = encode(noise(64, 64), "TIFF")
+    with ThreadPoolExecutor(8) as pool:
+        images = list(pool.map(open_image, [data] * 200))
+    assert all(image.notes == () for image in images)
+    assert (warnings.filters, warnings.showwarning) == (before, show)
+
+
+def test_a_warning_is_a_note_of_the_picture_that_caused_it():
+    data = bytearray(encode(noise(8, 8), "TIFF"))
+    count = struct.unpack_from("<H", data, struct.unpack_from("<I", data, 4)[0])[0]
+    first = struct.unpack_from("<I", data, 4)[0] + 2
+    [row] = [at for at in range(first, first + 12 * count, 12) if data[at : at + 2] == b"\x16\x01"]
+    struct.pack_into("<I", data, row + 4, 3)  # three numbers of rows a strip
+    with warnings.catch_warnings(record=True) as others:
+        warnings.simplefilter("always")
+        assert any(note.startswith("the decoder warns: ") for note in open_image(bytes(data)).notes)
+        assert others == []
+        warnings.warn("of another", UserWarning, stacklevel=1)
+    assert [str(other.message) for other in others] == ["of another"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import stat
-import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +16,7 @@ from PIL import Image, ImageOps
 from viewer.errors import ImageError
 from viewer.images import signatures
 from viewer.images.pixels import to_rgb
+from viewer.images.warned import heard
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,6 +38,7 @@ _OPENERS = {
 _READABLE = "JPEG, PNG, WebP, AVIF, HEIC, TIFF, GIF or BMP"
 # How the decoders say that a file ends too early.
 _CUT_OFF = ("truncated", "Truncated", "end of file", "outside of file bounds")
+_MOST_WARNINGS = 3
 _FETCH_AGAIN = "Copy or download it again."
 
 
@@ -169,7 +170,8 @@ def _decode(data: bytes, called: str, name: str, path: Path | None) -> DecodedIm
         raise ImageError(called, "is empty (0 bytes)", _FETCH_AGAIN)
     kind = _format(data[: signatures.HEAD_BYTES], called)
     try:
-        pixels, notes = _pixels(data, kind, called)
+        with heard() as warnings:
+            pixels, notes = _pixels(data, kind, called)
     except ImageError:
         raise
     except MemoryError as error:
@@ -181,6 +183,7 @@ def _decode(data: bytes, called: str, name: str, path: Path | None) -> DecodedIm
         raise ImageError(called, f"holds {limit}", "Shrink it first.") from error
     except Exception as error:  # damaged files make the decoders raise nearly every built-in exception
         raise _damage(data, kind, called, error) from error
+    notes += tuple(f"the decoder warns: {text}" for text in dict.fromkeys(warnings[:_MOST_WARNINGS]))
     suffix = Path(called).suffix.lower()
     if suffix not in kind.suffixes and any(suffix in other.suffixes for other in signatures.FORMATS):
         notes = (f"named {suffix} but holds {kind.picture}", *notes)
@@ -201,22 +204,10 @@ def _pixels(
             f"The limit is {MAX_PIXELS / 1e6:.0f} megapixels: shrink it first.",
         )
     notes = _frames(picture, kind)
-    _load(picture)
+    picture.load()
     notes += _depth(picture, data, kind) + _turn_upright(picture)
     pixels, colour_notes = to_rgb(picture, picture.info.get("icc_profile"))
     return pixels, notes + colour_notes
-
-
-def _load(picture: Image.Image) -> None:
-    """Decode the pixels."""
-    if picture.format != "TIFF" or picture.width * picture.height <= (Image.MAX_IMAGE_PIXELS or MAX_PIXELS):
-        picture.load()
-        return
-    # Only Pillow's TIFF decoder warns here too. Filters belong to the whole program, so they are touched
-    # for these few pictures alone.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        picture.load()
 
 
 def _frames(picture: Image.Image, kind: signatures.Format) -> tuple[str, ...]:

@@ -97,7 +97,6 @@ def test_a_drop_is_taken_anywhere_on_the_window(opened, qtbot, pictures):
         opened.window.toolbar,
         opened.window.model_bar,
         opened.window.menuBar(),
-        opened.window.statusBar(),
     ]
     for count, place in enumerate(places, start=2):
         assert drop(opened, urls(path), place), place

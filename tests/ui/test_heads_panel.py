@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from tests.state.records import record_of, state_of, weights_of
 from tests.ui.panels import pixels, show, whole
-from viewer.state.colormaps import levels, lut
+from viewer.state.colormaps import COLORMAPS, levels, lut
 from viewer.state.palette import palette
 from viewer.state.selection import HeadRef
 from viewer.ui.atlas import AtlasLayout, atlas
-from viewer.ui.heads_panel import HeadsPanel
+from viewer.ui.heads_panel import HeadsPanel, _numbers
 
 pytestmark = pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise)", extend=True)
 GRID = (4, 6)
@@ -193,3 +193,80 @@ class Described:
         self.grid = grid
         self.maps = torch.rand(*shape, *grid).numpy()
         self.colormap = "viridis"
+
+
+def deep(qtbot, theme, size, layers=12, heads=6):
+    """A panel of many maps."""
+    weights = [weights_of(heads, 25, seed) for seed in range(layers)]
+    _, selection, _, scene = state_of(record_of(weights, GRID))
+    panel = HeadsPanel(selection)
+    panel.set_theme(palette(theme))
+    holder = show(qtbot, panel, scene, "heads", size)
+    selection.hover((1, 1))
+    QApplication.processEvents()
+    return panel, selection, holder, scene  # signals hold no reference
+
+
+@pytest.mark.parametrize("theme", ["light", "talk"])
+def test_maps_become_smaller_before_they_are_scrolled(qtbot, theme):
+    panel, _, holder, _scene = deep(qtbot, theme, (300, 460))
+    assert panel._scroll.viewport().height() >= panel.canvas.height()
+    assert panel.canvas.layout_of_cells().maps.bottom() <= panel.canvas.height() + 4
+    holder.resize(300, 300)
+    QApplication.processEvents()
+    assert panel.canvas.height() > panel._scroll.viewport().height()
+    layout = panel.canvas.layout_of_cells()
+    assert max(layout.cell) * layout.factor >= 9.9
+
+
+def test_the_shown_layer_is_scrolled_to(qtbot):
+    panel, selection, *_kept = deep(qtbot, "talk", (300, 300))
+    for layer in (11, 0, 7):
+        selection.select_head(HeadRef(layer, 2))
+        QApplication.processEvents()
+        box = panel.canvas.layout_of_cells().box(HeadRef(layer, 2))
+        top = panel.canvas.mapTo(panel._scroll.viewport(), whole(box.topLeft())).y()
+        assert 0 <= top <= panel._scroll.viewport().height() - box.height()
+
+
+@pytest.mark.parametrize("size", [(360, 700), (700, 420), (500, 500)])
+def test_maps_fill_the_panel_by_its_shorter_side(qtbot, size):
+    panel, *_ = deep(qtbot, "light", size)
+    layout, seen = panel.canvas.layout_of_cells(), panel._scroll.viewport().size()
+    down = layout.maps.bottom() / seen.height()
+    across = (layout.maps.width() + panel.canvas._margin()[1]) / seen.width()
+    assert max(down, across) > 0.88
+    assert max(down, across) <= 1.02
+    # What is left over is shared out on both sides.
+    left = layout.left - panel.canvas._margin()[1]
+    assert left == pytest.approx(seen.width() - layout.maps.right(), abs=8)
+
+
+@pytest.mark.parametrize("height", [400, 600, 900])
+def test_the_width_it_asks_for_is_what_its_maps_fill(qtbot, height):
+    panel, _, holder, _scene = deep(qtbot, "light", (400, height), layers=6, heads=6)
+    holder.resize(panel.width_for(height), height)
+    QApplication.processEvents()
+    layout, seen = panel.canvas.layout_of_cells(), panel._scroll.viewport().size()
+    assert layout.maps.bottom() / seen.height() > 0.85
+    assert (layout.maps.width() + panel.canvas._margin()[1]) / seen.width() > 0.85
+
+
+def test_on_a_dark_ground_maps_stand_apart_in_every_colour_map(made):
+    panel, selection, *_ = made
+    panel.set_theme(palette("dark"))
+    selection.hover((1, 1))
+    layout = panel.canvas.layout_of_cells()
+    box = layout.box(HeadRef(0, 0))
+    between = pixels(panel.canvas)[int(box.center().y()), int(box.right()) + 1].astype(float)
+    for name in COLORMAPS:
+        darkest = lut(name)[:, :3].astype(float)[0]
+        assert np.abs(between - darkest).max() > 50, name
+
+
+def test_the_shown_number_is_written_where_numbers_are_thinned():
+    assert _numbers(12, 2, 5) == [0, 2, 5, 8, 10]
+    assert _numbers(12, 5, None) == [0, 5, 10]
+    assert _numbers(12, 5, 10) == [0, 5, 10]
+    assert _numbers(12, 5, 11) == [0, 5, 11]
+    assert _numbers(6, 1, 3) == [0, 1, 2, 3, 4, 5]

@@ -97,6 +97,8 @@ def test_clicks_pin_and_unpin(qtbot, made):
     )
     assert selection.value.pins == ((1, 1), (3, 5))
     qtbot.mouseClick(panel, Qt.MouseButton.LeftButton, pos=whole(centre(panel, (1, 1))))
+    assert selection.value.pins == ((3, 5), (1, 1))
+    qtbot.mouseClick(panel, Qt.MouseButton.LeftButton, pos=whole(centre(panel, (1, 1))))
     assert selection.value.pins == ((3, 5),)
     qtbot.mouseClick(panel, Qt.MouseButton.LeftButton, pos=whole(centre(panel, (0, 0))))
     assert selection.value.pins == ((0, 0),)
@@ -161,8 +163,45 @@ def test_query_and_pins_are_outlined(made):
         else:
             selection.hover(patch)
         box = panel._laid_out(panel._overlay).cells(GRID, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
-        edge = pixels(panel)[int(box.top()) - 1 : int(box.top()) + 2, int(box.center().x())]
-        assert np.abs(edge.astype(int) - accent).sum(axis=1).min() < 80
+        middle = slice(int(box.left()) + 3, int(box.right()) - 3)
+        edge = pixels(panel)[int(box.top()) - 1 : int(box.top()) + 2, middle].astype(int)
+        there = (np.abs(edge - accent).sum(axis=2) < 80).any(axis=0)
+        # The active one all along its edge, another pin in dashes.
+        assert there.any()
+        assert there.all() == (not pins)
+
+
+def outline(panel, patch):
+    """Return how many pixels wide each side of a patch's outline is, colour and white apart."""
+    accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])
+    box = panel._laid_out(panel._overlay).cells(GRID, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
+    image = pixels(panel).astype(int)
+    across = image[int(box.center().y()), int(box.left()) - 6 : int(box.right()) + 7]
+    down = image[int(box.top()) - 6 : int(box.bottom()) + 7, int(box.center().x())]
+    lines = [half for line in (across, down) for half in np.array_split(line, 2)]
+    close = [[np.abs(line - colour).sum(axis=1) < 6 for colour in (accent, 255)] for line in lines]
+    return [tuple(int(near.sum()) for near in both) for both in close]
+
+
+def test_an_outline_is_of_one_strength_on_all_sides(made):
+    panel, selection, *_, holder = made
+    for size in ((390, 380), (397, 391), (411, 402)):
+        holder.resize(*size)
+        QApplication.processEvents()
+        for patch in ((1, 1), (2, 3), (2, 4)):
+            selection.hover(patch)
+            assert len(set(outline(panel, patch))) == 1, (size, patch, outline(panel, patch))
+
+
+@pytest.mark.parametrize("size", [(390, 380), (700, 640), (1300, 800)])
+def test_switching_the_ring_on_leaves_the_picture_as_large_as_it_was(made, size):
+    panel, selection, display, _, holder = made
+    holder.resize(*size)
+    selection.hover((2, 2))
+    QApplication.processEvents()
+    before = panel._laid_out(panel._overlay).picture
+    display.set(replace(display.value, ring=2))
+    assert panel._laid_out(panel._overlay).picture == before
 
 
 def test_grid_lines_and_ring_are_drawn_when_asked_for(made):

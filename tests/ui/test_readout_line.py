@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QEvent
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QHelpEvent
+from PySide6.QtWidgets import QApplication, QToolTip
 
 from tests.state.records import random_record, state_of
 from tests.ui.panels import pixels, show
 from viewer.state.palette import palette
-from viewer.ui.readout_line import ReadoutLine
+from viewer.ui.marks import font
+from viewer.ui.readout_line import ReadoutLine, shortened
 
-pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
+pytestmark = pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise)", extend=True)
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def made(qtbot):
 def test_says_what_the_scene_says(made):
     line, selection, scene, _ = made
     selection.hover((1, 2))
-    assert "Patch (1, 2)" in line.text()
+    assert "Patch (row 1, column 2)" in line.text()
     assert line.text() == scene.value.readout == line.accessibleDescription()
 
 
@@ -33,6 +35,42 @@ def test_its_height_does_not_change_with_the_words(made):
     before = line.height()
     selection.hover((1, 2))
     QApplication.processEvents()
+    assert line.height() == before
+
+
+@pytest.mark.parametrize("width", [420, 700, 1024, 1400])
+def test_large_type_keeps_to_two_lines_and_the_tip_has_the_rest(made, width):
+    line, selection, _, holder = made
+    line.set_theme(palette("talk"))
+    holder.resize(width, 600)
+    selection.hover((1, 2))
+    QApplication.processEvents()
+    metrics = QFontMetricsF(font(palette("talk")))
+    assert line.height() < 3 * metrics.height()
+    for sentence in line.text().split("\n"):
+        assert metrics.horizontalAdvance(shortened(sentence, metrics, width)) <= width
+    tip = QHelpEvent(QEvent.Type.ToolTip, line.rect().center(), line.mapToGlobal(line.rect().center()))
+    QApplication.sendEvent(line, tip)
+    assert QToolTip.text() == line.text()
+    QToolTip.hideText()
+
+
+def test_asides_go_before_numbers_and_the_place_of_a_patch_stays():
+    metrics = QFontMetricsF(font(palette("talk")))
+    whole = "Patch (row 6, column 5): 60 px (4.3 patches) away; 1.2 % goes to the class token; spread widely."
+    brief = "Patch (row 6, column 5): 60 px away; 1.2 % goes to the class token…"
+    assert shortened(whole, metrics, metrics.horizontalAdvance(whole)) == whole
+    assert shortened(whole, metrics, metrics.horizontalAdvance(brief)) == brief
+
+
+def test_a_low_window_gets_two_lines_too(made):
+    line, *_, holder = made
+    holder.resize(420, 600)
+    QApplication.processEvents()
+    before = line.height()
+    line.fit_into(300)
+    assert line.height() < before
+    line.fit_into(3000)
     assert line.height() == before
 
 

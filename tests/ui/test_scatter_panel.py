@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtGui import QTextDocumentFragment
 from PySide6.QtWidgets import QApplication
 
 from tests.state.records import random_record, state_of
@@ -144,17 +145,51 @@ def test_themes_are_taken_live(made, theme):
     assert palette(theme).uniform in panel._legend.text()
 
 
-def test_the_legend_goes_beside_above_or_away(made):
+@pytest.mark.parametrize("theme", ["light", "talk"])
+def test_the_legend_goes_beside_below_or_away_and_the_plot_stays(made, theme):
     panel, *_, holder = made
-    assert panel._legend.x() > panel.plot.x()
-    holder.resize(420, 500)
+    panel.set_theme(palette(theme))
+    holder.resize(1800, 420)
     QApplication.processEvents()
-    assert panel._legend.y() < panel.plot.y()
+    assert panel._legend.x() > panel.plot.x()
+    holder.resize(640, 500)
+    QApplication.processEvents()
+    assert panel._legend.y() > panel.plot.y()
     assert panel._legend.isVisible()
-    holder.resize(420, 160)
+    holder.resize(640, panel.minimumSizeHint().height())
     QApplication.processEvents()
     assert not panel._legend.isVisible()
-    assert panel.plot.height() > 100
+    assert panel.plot.height() >= 140
+
+
+def plain(panel):
+    return QTextDocumentFragment.fromHtml(panel._legend.text()).toPlainText().replace("\u2060", "")
+
+
+def test_the_legend_lists_what_is_drawn_and_nothing_else(made):
+    panel, selection, _, _, holder = made
+    holder.resize(1800, 420)
+    QApplication.processEvents()
+    selection.hover((1, 2))
+    assert "this query alone" in plain(panel)
+    selection.set_direction("to")
+    assert "query" not in plain(panel) and "uniform attention" in plain(panel)
+    selection.set_direction("from")
+    selection.hover("cls")
+    assert "alone" not in plain(panel)
+    assert "the class token has no place, so no distance of its own" in plain(panel).replace("\xa0", " ")
+    panel.paint(None)
+    assert plain(panel) == ""
+
+
+@pytest.mark.parametrize(("height", "words"), [(500, "mean attention distance (px)"), (150, "distance (px)")])
+def test_the_axis_names_quantity_and_unit_at_any_height(made, height, words):
+    panel, *_, holder = made
+    holder.resize(640, height)
+    QApplication.processEvents()
+    axis = panel.plot.getPlotItem().getAxis("left")
+    assert axis.labelText == words
+    assert axis.label.boundingRect().width() <= panel.plot.height()
 
 
 def test_nothing_measured_is_an_empty_plot(made):

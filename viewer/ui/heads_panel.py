@@ -62,7 +62,8 @@ class HeadsPanel(QWidget):
         self._title.tell("" if heads is None else heads.title)
         self.canvas.tell(heads)
         self._legend.tell(heads)
-        if self.canvas.shown != before and not self.canvas.underMouse():
+        # What the mouse points at must not move away from under it.
+        if self.canvas.shown not in (before, self.canvas.pointed):
             self._reveal()
 
     def width_for(self, height: int) -> int:
@@ -87,13 +88,20 @@ class HeadsPanel(QWidget):
 
 
 class AtlasCanvas(QWidget):
-    """The maps with their layer and head numbers."""
+    """The maps with their layer and head numbers.
+
+    Attributes
+    ----------
+    pointed
+        The head under the mouse.
+    """
 
     def __init__(self, selection: Selection) -> None:
         super().__init__()
         self._selection = selection
         self._palette = palette_of("light")
         self._heads: Heads | None = None
+        self.pointed: HeadRef | None = None
         self._image: QImage | None = None
         self._layout: AtlasLayout | None = None
         self._ground: tuple[HeadRef, QPixmap] | None = None
@@ -162,10 +170,12 @@ class AtlasCanvas(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Look at the head under the mouse."""
-        self._selection.hover_head(self._head_at(event.position()))
+        self.pointed = self._head_at(event.position())
+        self._selection.hover_head(self.pointed)
 
     def leaveEvent(self, event: QEvent) -> None:
         """Look at the selected head again."""
+        self.pointed = None
         self._selection.hover_head(None)
         super().leaveEvent(event)
 

@@ -26,7 +26,7 @@ _KEYS = (
     ("Ctrl+V", "open the picture or file on the clipboard"),
     ("Ctrl+C, Ctrl+Shift+C", "copy the figure; copy all views together"),
     ("Ctrl+E", "export a figure or a table"),
-    ("Ctrl+W, Delete", "close the picture"),
+    ("Ctrl+W, Del", "close the picture"),
     ("F9", "show or hide the film strip"),
     ("F1", "show this page"),
     ("Ctrl+Q", "quit"),

@@ -45,7 +45,11 @@ class Message(QFrame):
         label.setWordWrap(True)
         label.setTextFormat(Qt.TextFormat.PlainText)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        label.setSizePolicy(policy)
+        # Its own hint is for a narrow label, on more lines than the window needs.
+        label.setMinimumHeight(1)
         line = QHBoxLayout()
         line.addWidget(label, 1)
         whole = QVBoxLayout(self)
@@ -136,6 +140,8 @@ class Messages(QScrollArea):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay at the foot of what lies below."""
+        if watched is not self.parentWidget():
+            return super().eventFilter(watched, event)
         if event.type() == QEvent.Type.Resize:
             self._fit()
         return False
@@ -146,6 +152,8 @@ class Messages(QScrollArea):
         if not self._shown:
             return
         room = self.parentWidget().size()
+        # At the final width first: lines break by it.
+        self.resize(room.width(), max(self.height(), _LEAST))
         self._list.activate()
         needed = self._list.totalHeightForWidth(room.width())
         height = min(needed, max(room.height() // _SHARE_OF_WINDOW, _LEAST))

@@ -270,3 +270,15 @@ def test_the_shown_number_is_written_where_numbers_are_thinned():
     assert _numbers(12, 5, 10) == [0, 5, 10]
     assert _numbers(12, 5, 11) == [0, 5, 11]
     assert _numbers(6, 1, 3) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("theme", ["light", "talk"])
+@pytest.mark.parametrize("width", [220, 300, 460])
+def test_the_longest_title_is_whole(qtbot, theme, width):
+    panel, selection, _, scene = deep(qtbot, theme, (width, 500), layers=2)
+    selection.set_direction("to")
+    QApplication.processEvents()
+    assert "which patches attend to patch" in scene.value.heads.title
+    image = pixels(panel._title).astype(int)
+    ink = np.abs(image - image[0, 0]).sum(axis=2) > 60
+    assert ink.any() and not ink[:2].any() and not ink[-2:].any()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from PySide6.QtCore import QEvent, QPointF, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtGui import QHelpEvent
+from PySide6.QtWidgets import QApplication, QToolTip
 
 from tests.state.records import record_of, state_of, weights_of
 from tests.ui.panels import colour_at, pixels, show, whole
@@ -16,7 +17,7 @@ from viewer.state.palette import palette
 from viewer.state.selection import HeadRef
 from viewer.ui.image_panel import ImagePanel
 
-pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
+pytestmark = pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise)", extend=True)
 GRID = (4, 6)
 
 
@@ -104,6 +105,19 @@ def test_clicks_pin_and_unpin(qtbot, made):
     assert selection.value.pins == ((0, 0),)
     qtbot.mouseClick(panel, Qt.MouseButton.RightButton, pos=whole(centre(panel, (2, 2))))
     assert selection.value.pins == ((0, 0),)
+
+
+def test_the_tip_says_what_a_click_on_a_pin_does(made):
+    panel, selection, *_ = made
+    selection.pin((1, 1))
+    selection.add_pin((3, 5))
+    found = []
+    for patch in ((1, 1), (3, 5), (0, 0)):
+        place = whole(centre(panel, patch))
+        QApplication.sendEvent(panel, QHelpEvent(QEvent.Type.ToolTip, place, panel.mapToGlobal(place)))
+        found.append(QToolTip.text() if QToolTip.isVisible() else "")
+    assert found[:2] == ["A click makes this pin active", "Active pin: a click lets it go"]
+    QToolTip.hideText()
 
 
 def test_prefix_tokens_can_be_hovered_and_pinned(qtbot, made):

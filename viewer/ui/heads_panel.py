@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from viewer.state.selection import Selection
 
 _LEAST_CELL = 10.0  # pixels; below that maps say nothing, and scrolling is better
+_WORST_TITLE = "Every head: which patches attend to patch (row 10, column 10)"
 _TITLE_LETTERS = 22  # room for the title on three lines
 
 
@@ -276,12 +276,13 @@ class AtlasCanvas(QWidget):
 
 
 class _Title(QWidget):
-    """What the maps answer, on up to three lines; its height does not depend on the query."""
+    """What the maps answer, on a few lines; its height does not depend on the query."""
 
     def __init__(self) -> None:
         super().__init__()
         self._palette = palette_of("light")
         self._text = ""
+        self._font = font(self._palette, bold=True)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
 
     def tell(self, text: str) -> None:
@@ -298,16 +299,21 @@ class _Title(QWidget):
         super().resizeEvent(event)
 
     def _fit(self) -> None:
-        metrics = QFontMetricsF(font(self._palette, bold=True))
-        worst = metrics.horizontalAdvance("Every head: which patches attend to the distillation token")
-        lines = min(math.ceil(1.1 * worst / max(self.width() - 8, 1)), 3)
-        self.setFixedHeight(int(metrics.height() * (lines + 0.5)))
+        """Take as many lines as the longest title needs, in smaller type if they would be many."""
+        room = QRectF(0, 0, max(self.width() - 8, 50), 10_000)
+        for scale in (1.0, 0.9, 0.8):
+            self._font = font(self._palette, scale, bold=True)
+            metrics = QFontMetricsF(self._font)
+            needed = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, _WORST_TITLE).height()
+            if needed <= 3.1 * metrics.height():
+                break
+        self.setFixedHeight(int(needed + 0.5 * metrics.height()))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor(self._palette.ground))
-        painter.setFont(font(self._palette, bold=True))
+        painter.setFont(self._font)
         painter.setPen(QColor(self._palette.text))
         box = QRectF(self.rect()).adjusted(4, 0, -4, 0)
         painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, self._text)

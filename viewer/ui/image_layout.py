@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from viewer.state.overlay import Overlay
 
-_WORST_TITLE = "Layer 10 (attention pooling), mean of 16 heads: what patch (10, 10) attends to"
+_WORST_TITLE = "Layer 10 (attention pooling), mean of 16 heads: what patch (row 10, column 10) attends to"
 _WORST_CAPTION = (
     "Model input 1000 × 1000 px, from the whole of the 3000 × 4000 px picture (height × width), padded to a "
     "square; 60 rows × 60 columns of patches, counted from 0; dashed: what 10 stacked 3x3 convolutions reach"

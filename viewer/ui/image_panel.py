@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, QSizeF, Qt
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from viewer.state.colormaps import rgba
 from viewer.state.overlay import overlay_colours
@@ -20,8 +20,7 @@ from viewer.ui.marks import bar_image, bar_numbers, font, frame, rgba_image
 from viewer.ui.pictures import picture, reduced
 
 if TYPE_CHECKING:
-    from PySide6.QtCore import QEvent
-    from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent
+    from PySide6.QtGui import QHelpEvent, QMouseEvent, QPaintEvent, QResizeEvent
 
     from viewer.state.display import Display
     from viewer.state.overlay import Overlay
@@ -108,6 +107,19 @@ class ImagePanel(QWidget):
             self._selection.add_pin(query)
         else:
             self._selection.pin(query)
+
+    def event(self, event: QEvent) -> bool:
+        """Say of a pin under a resting mouse what a click does."""
+        if event.type() != QEvent.Type.ToolTip:
+            return super().event(event)
+        help_event: QHelpEvent = event
+        query, pins = self._query_at(QPointF(help_event.pos())), self._selection.value.pins
+        if query is None or query not in pins:
+            QToolTip.hideText()
+        else:
+            words = "Active pin: a click lets it go" if query == pins[-1] else "A click makes this pin active"
+            QToolTip.showText(help_event.globalPos(), words, self)
+        return True
 
     def _query_at(self, position: QPointF) -> Query | None:
         if self._overlay is None:

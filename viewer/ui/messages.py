@@ -102,7 +102,12 @@ class Messages(QScrollArea):
         self._list.addStretch(1)
         self.setWidget(inside)
         self._shown: list[Message] = []
+        self._whole_lines = 0
         self.hide()
+
+    def cover(self, height: int) -> None:
+        """Be at least so high, not to cut the words below in two."""
+        self._whole_lines = height
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -155,7 +160,7 @@ class Messages(QScrollArea):
         # At the final width first: lines break by it.
         self.resize(room.width(), max(self.height(), _LEAST))
         self._list.activate()
-        needed = self._list.totalHeightForWidth(room.width())
+        needed = max(self._list.totalHeightForWidth(room.width()), self._whole_lines)
         height = min(needed, max(room.height() // _SHARE_OF_WINDOW, _LEAST))
         policies = Qt.ScrollBarPolicy
         self.setVerticalScrollBarPolicy(

@@ -27,7 +27,7 @@ _WORST = (
 _MARGIN = 4
 _LARGE = 12.0  # points; in a lecture hall the pictures have the room
 _LINES = 2
-_LOW = 40.0  # lines of type
+_LOW = 44.0  # lines of type
 # What stands in brackets, but for the place of a patch.
 _ASIDE = re.compile(r" \((?!\d+, \d+\)|row )[^()]*\)")
 

@@ -196,6 +196,8 @@ class Window(QMainWindow):
 
     def say(self, text: str, passing: bool = False) -> None:
         """Show a sentence in the window; a `passing` one goes by itself."""
+        if self._views is not None and self.stack.currentWidget() is self._views:
+            self.messages.cover(self._views.readout.height())
         self.messages.say(text, passing=passing)
 
     def report_bug(self, title: str, details: str) -> None:

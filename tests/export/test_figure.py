@@ -16,7 +16,10 @@ from pypdf import PdfReader
 from tests.export.scenes import make_document, make_record, make_scene
 from tests.export.svg import Svg
 from viewer.errors import ExportError, FileError
+from viewer.export.all_figure import AllPart
 from viewer.export.figure import draw, format_of, save
+from viewer.export.overlay_figure import OverlayPart
+from viewer.export.sheet import Style
 from viewer.state.colormaps import lut
 from viewer.state.display import DisplayValue
 from viewer.state.palette import palette
@@ -76,7 +79,7 @@ def test_svg_has_real_text_and_no_ground_when_transparent(scene: SceneValue, vie
 @pytest.mark.parametrize(("view", "ground"), EVERY)
 def test_pdf_has_real_text_in_embedded_truetype(scene: SceneValue, view: str, ground: str) -> None:
     page = PdfReader(io.BytesIO(draw(scene, FigureRequest(view, ground=ground), "pdf"))).pages[0]
-    words = page.extract_text()
+    words = " ".join(page.extract_text().split())
     title = {
         "overlay": "Layer 2, head 1: what patch (row 4, column 5) attends to",
         "heads": "Every head: what patch (row 4, column 5) attends to",
@@ -428,3 +431,29 @@ def test_a_layer_that_lacks_prefix_tokens_or_patches_shows_no_number_for_them(sc
     svg = Svg(draw(replace(scene, overlay=overlay), FigureRequest("overlay"), "svg"))
     assert not any("nan" in text or "class token" in text for text in svg.texts)
     assert (svg.image("attention")[..., 3] == 0).all()
+
+
+def talk(grid: tuple[int, int] = (16, 16)) -> SceneValue:
+    return make_scene(make_document(make_record(12, 6, grid)), display=DisplayValue(theme="talk"))
+
+
+@pytest.mark.parametrize("view", ["overlay", "heads"])
+def test_large_type_has_a_large_picture_beside_it_and_no_blank(view: str) -> None:
+    picture = np.asarray(Image.open(io.BytesIO(draw(talk(), FigureRequest(view, scale=1)))).convert("RGB"))
+    ground = picture[0, 0]
+    used = np.flatnonzero((picture != ground).any(axis=(0, 2)))
+    assert picture.shape[1] - used.max() < 0.06 * picture.shape[1]
+
+
+def test_the_colour_bar_is_as_high_as_a_flat_picture() -> None:
+    part = OverlayPart(talk((7, 20)).overlay, Style(palette("talk")))
+    assert part._bar.height == part._picture[1]
+
+
+@pytest.mark.parametrize("theme", ["light", "talk"])
+def test_with_all_views_the_picture_fills_the_height_of_the_heads(theme: str) -> None:
+    scene = make_scene(make_document(make_record(12, 6, (16, 16), 14)), display=DisplayValue(theme=theme))
+    part = AllPart(scene.overlay, scene.heads, scene.scatter, scene.readout, True, Style(palette(theme)))
+    picture, heads = part._picture, part._every_head
+    assert 0.9 * heads.height < picture.height <= heads.height
+    assert (picture.factor * 14) % 1 == 0  # patches stay whole pixels

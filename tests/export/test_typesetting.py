@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from viewer.export.typesetting import shorten, text_width, wrap
+from viewer.export.typesetting import shorten, text_width, wrap, wrap_clauses
 
 
 def test_lines_fit_and_hold_every_word() -> None:
@@ -30,3 +30,16 @@ def test_width_grows_with_the_type() -> None:
         2 * text_width("attention weight", 10), rel=0.06
     )
     assert text_width("attention weight", 10, bold=True) > text_width("attention weight", 10)
+
+
+def test_a_label_breaks_after_its_first_clause() -> None:
+    label = "attention weight, one scale for all heads"
+    assert wrap_clauses(label, 1000, 10) == [label]
+    width = text_width(label, 10) - 1
+    assert wrap_clauses(label, width, 10) == ["attention weight", "one scale for all heads"]
+    assert wrap_clauses("nothing to part", 40, 10) == wrap("nothing to part", 40, 10)
+
+
+def test_places_in_words_stay_together() -> None:
+    lines = wrap("what patch (row 6, column 5) attends to", 160, 10)
+    assert "(row 6, column 5)" in " | ".join(lines)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from viewer.state.overlay import Overlay
     from viewer.state.scatter import Scatter
 
+_WIDEST = 56  # ems that the picture's column may be wide
+
 
 @dataclass(frozen=True)
 class AllPart:
@@ -54,7 +56,8 @@ class AllPart:
 
     @cached_property
     def _picture(self) -> OverlayPart:
-        return OverlayPart(self.overlay, self.style)
+        room = (round(_WIDEST * self.style.em), self._every_head.height)
+        return OverlayPart(self.overlay, self.style, room)
 
     @cached_property
     def _every_head(self) -> HeadsPart:
@@ -64,10 +67,23 @@ class AllPart:
     def _dots(self) -> ScatterPart | None:
         return None if self.scatter is None else ScatterPart(self.scatter, self.style, self.width)
 
+    def _wrapped(self, width: int) -> list[str]:
+        said = (plain(sentence) for sentence in self.readout.splitlines())
+        return [line for sentence in said for line in wrap(sentence, width, self.style.points)]
+
+    def _text_height(self, lines: list[str]) -> int:
+        return round((1.4 * len(lines) + 0.8) * self.style.em)
+
+    @cached_property
+    def _under_picture(self) -> list[str]:
+        """What the read-out says, where a flat picture leaves room for it below; else nothing."""
+        lines = self._wrapped(self._picture.width)
+        fits = self._picture.height + self._text_height(lines) <= self._every_head.height
+        return lines if fits else []
+
     @cached_property
     def _sentence(self) -> list[str]:
-        said = (plain(sentence) for sentence in self.readout.splitlines())
-        return [line for sentence in said for line in wrap(sentence, self.width, self.style.points)]
+        return [] if self._under_picture else self._wrapped(self.width)
 
     @cached_property
     def width(self) -> int:
@@ -85,11 +101,11 @@ class AllPart:
     @cached_property
     def height(self) -> int:
         """Height in pixels at scale 1."""
-        return self._upper + self._lower + round((1.4 * len(self._sentence) + 0.8) * self.style.em)
+        return self._upper + self._lower + (self._text_height(self._sentence) if self._sentence else 0)
 
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
-        em, points = self.style.em, self.style.points
+        points = self.style.points
         heads_left = left + self._picture.width + self._gap
         self._picture.draw(sheet, left, top + self._caption)
         self._every_head.draw(sheet, heads_left, top + self._caption)
@@ -101,5 +117,9 @@ class AllPart:
             if self.captions:
                 sheet.text(left, below, self.scatter.title, points, bold=True)
             self._dots.draw(sheet, left, below + self._caption)
-        for i, line in enumerate(self._sentence):
-            sheet.text(left, top + self._upper + self._lower + (1.4 * i + 0.8) * em, line, points)
+        self._draw_text(sheet, left, top + self._caption + self._picture.height, self._under_picture)
+        self._draw_text(sheet, left, top + self._upper + self._lower, self._sentence)
+
+    def _draw_text(self, sheet: Sheet, left: int, top: int, lines: list[str]) -> None:
+        for i, line in enumerate(lines):
+            sheet.text(left, top + (1.4 * i + 0.8) * self.style.em, line, self.style.points)

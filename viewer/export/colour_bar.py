@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.export.typesetting import text_width, wrap
+from viewer.export.typesetting import text_width, wrap_clauses
 from viewer.state.colormaps import lut
 from viewer.state.scale import ticks
 
@@ -57,13 +57,13 @@ class ColourBar:
 
     @property
     def _label_lines(self) -> list[str]:
-        return wrap(self.label, self.height, self.style.small)
+        return wrap_clauses(self.label, self.height, self.style.small)
 
     @property
     def width(self) -> int:
         """Width with numbers and label, in pixels."""
         em = self.style.em
-        return round(self._bar + 0.6 * em + self._numbers + 0.6 * em + 1.2 * em * len(self._label_lines))
+        return round(self._bar + 0.6 * em + self._numbers + 0.4 * em + 1.2 * em * len(self._label_lines))
 
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
@@ -77,7 +77,7 @@ class ColourBar:
             y = top + self.height * (1 - share)
             sheet.line([edge, edge + 0.3 * em], [y, y], palette.faint, linewidth=0.8)
             sheet.text(edge + 0.5 * em, y, text, self.style.small, v="center")
-        x = edge + 1.2 * em + self._numbers
+        x = edge + 0.9 * em + self._numbers
         for i, line in enumerate(self._label_lines):
             middle = top + self.height / 2
             sheet.text(x + 1.2 * em * i, middle, line, self.style.small, h="center", v="top", upwards=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import threading
 import warnings
@@ -20,13 +21,13 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from viewer.errors import ExportError
 from viewer.export import provenance
 from viewer.export.all_figure import AllPart
-from viewer.export.heading import Heading, title, warning
+from viewer.export.heading import BIG, Heading, title, warning
 from viewer.export.heads_figure import HeadsPart
 from viewer.export.overlay_figure import OverlayPart
 from viewer.export.plain import plain
 from viewer.export.scatter_figure import ScatterPart
 from viewer.export.sheet import Sheet, Style
-from viewer.export.typesetting import DPI, SANS_SERIF, wrap
+from viewer.export.typesetting import DPI, SANS_SERIF, text_width, wrap
 from viewer.export.writing import write_atomically
 from viewer.state.palette import palette
 from viewer.state.requests import FigureRequest
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[str, ...] = get_args(Format)
 _CANVAS = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
-_WIDTH = 36  # least width of a figure and width of a scatter by itself, in ems
+_NARROWEST = 26  # least width of a figure with a title, in ems
+_WIDER = 1.15  # how much wider than what it shows a title may make a figure
+_SCATTER = 47  # width of a scatter by itself, in ems
 
 # Matplotlib has these switches only as global settings; they hold while one figure is written.
 _SETTINGS = {
@@ -157,7 +160,7 @@ def _style(scene: SceneValue, request: FigureRequest) -> Style:
 def _part(scene: SceneValue, request: FigureRequest, style: Style) -> Part:
     overlay, heads, scatter = scene.overlay, scene.heads, scene.scatter
     if request.view == "scatter" and scatter is not None:
-        return ScatterPart(scatter, style, round(1.3 * _WIDTH * style.em))
+        return ScatterPart(scatter, style, round(_SCATTER * style.em))
     if request.view == "heads" and heads is not None:
         return HeadsPart(heads, style)
     if request.view == "overlay" and overlay is not None:
@@ -176,7 +179,7 @@ def _compose(scene: SceneValue, request: FigureRequest, raster: bool) -> Sheet:
         raise ExportError("There is nothing to draw yet: a figure needs a model and a picture.")
     style = _style(scene, request)
     part = _part(scene, request, style)
-    width = max(part.width, round(_WIDTH * style.em) if request.title else 0)
+    width = _width(scene, request, part, style)
     heading = Heading.fit(scene, request.view, width, style) if request.title else None
     notes = wrap(warning(scene, request.view), width, style.small)
     margin = round(style.em)
@@ -190,6 +193,14 @@ def _compose(scene: SceneValue, request: FigureRequest, raster: bool) -> Sheet:
         y = margin + above + part.height + margin + 1.3 * style.em * i
         sheet.text(margin, y, line, style.small, style.palette.accent)
     return sheet
+
+
+def _width(scene: SceneValue, request: FigureRequest, part: Part, style: Style) -> int:
+    """Return a width for part and title: a title gets a little more room before it is broken."""
+    if not request.title:
+        return part.width
+    needed = text_width(plain(title(scene, request.view)), BIG * style.points, bold=True)
+    return max(part.width, round(_NARROWEST * style.em), min(math.ceil(needed), round(_WIDER * part.width)))
 
 
 def _smooth_photograph(svg: bytes) -> bytes:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from viewer.state.requests import View
     from viewer.state.scene import SceneValue
 
-_BIG = 1.15  # of ordinary type
+BIG = 1.15
+"""Size of a title, of ordinary type."""
 _LEAD = 1.4  # from line to line, in ems
 
 
@@ -90,7 +91,7 @@ class Heading:
     @classmethod
     def fit(cls, scene: SceneValue, view: View, width: float, style: Style) -> Heading:
         """Break title and facts into lines of a width in pixels."""
-        words = wrap(plain(title(scene, view)), width, _BIG * style.points, bold=True)
+        words = wrap(plain(title(scene, view)), width, BIG * style.points, bold=True)
         lines: list[str] = []
         for fact in facts(scene, view):
             longer = f"{lines[-1]}  ·  {fact}" if lines else fact
@@ -104,14 +105,14 @@ class Heading:
     def height(self) -> int:
         """Height in pixels, with the gap below."""
         em = self.style.em
-        return round(em * (_LEAD * _BIG * len(self.title) + _LEAD * 0.9 * len(self.facts) + 0.8))
+        return round(em * (_LEAD * BIG * len(self.title) + _LEAD * 0.9 * len(self.facts) + 0.8))
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
         """Draw it with its upper left corner there."""
         em, y = self.style.em, top
         for line in self.title:
-            sheet.text(left, y, line, _BIG * self.style.points, bold=True)
-            y += _LEAD * _BIG * em
+            sheet.text(left, y, line, BIG * self.style.points, bold=True)
+            y += _LEAD * BIG * em
         for line in self.facts:
             sheet.text(left, y, line, self.style.small, self.style.palette.faint)
             y += _LEAD * 0.9 * em

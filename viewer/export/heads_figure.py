@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from viewer.export.sheet import Box, Sheet, Style
     from viewer.state.heads import Heads
 
-_WISHED = 560  # pixels at scale 1 for all columns, or all rows, together
-_CELL = (36, 84)  # pixels of the smallest and the largest cell, where whole pixels a patch allow
+_WISHED = 42  # ems for all columns, or all rows, together
+_CELL = (2.7, 6.3)  # ems of the smallest and the largest cell, where whole pixels a patch allow
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class HeadsPart:
         """Pixels at scale 1 of a patch's side: whole, so that all patches are equally large."""
         rows, columns = self.heads.grid
         layers, heads = self.heads.vmax.shape
-        cell = min(max(min(_WISHED / heads, _WISHED / layers), _CELL[0]), _CELL[1])
-        return max(1, round(cell / max(rows, columns)))
+        cell = min(max(_WISHED / max(heads, layers), _CELL[0]), _CELL[1])
+        return max(1, round(cell * self.style.em / max(rows, columns)))
 
     @cached_property
     def _gap(self) -> int:

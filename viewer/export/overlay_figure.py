@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from viewer.state.overlay import Overlay
     from viewer.state.selection import Query
 
-_WISHED = 448  # pixels at scale 1; small pictures are enlarged by whole factors until they come near it
+_WISHED = 34  # ems; small pictures are enlarged by whole factors until they come near it
+_LOWEST_BAR = 6  # ems; below, not even the single words of a label fit
 _LARGEST = 900
 
 
@@ -36,18 +37,32 @@ class OverlayPart:
         What to draw.
     style
         Colours and type.
+    room
+        Width and height in pixels that picture, bar and captions may fill; None for their usual size.
     """
 
     overlay: Overlay
     style: Style
+    room: tuple[int, int] | None = None
 
     @cached_property
     def factor(self) -> float:
         """Pixels of the figure at scale 1 for each pixel of the picture; whole unless the picture is huge."""
         longest = max(self.overlay.seen.shape[:2])
+        usual = max(1, round(_WISHED * self.style.em / longest))
         if longest > _LARGEST:
-            return 1 / -(-longest // _LARGEST)
-        return max(1, round(_WISHED / longest))
+            usual = 1 / -(-longest // _LARGEST)
+        return usual if self.room is None else self._filling(usual, self.room)
+
+    def _filling(self, usual: float, room: tuple[int, int]) -> float:
+        """Return the largest factor above the usual with which all fits and patches have whole pixels."""
+        patch = self.overlay.patch_px[0]
+        for pixels in range(int(room[1] / self.overlay.grid[0]), round(usual * patch), -1):
+            part = replace(self, room=None)
+            part.__dict__["factor"] = pixels / patch
+            if part.width <= room[0] and part.height <= room[1]:
+                return pixels / patch
+        return usual
 
     @cached_property
     def _picture(self) -> tuple[int, int]:
@@ -60,8 +75,7 @@ class OverlayPart:
         if overlay.values is None:
             return None
         label = f"{overlay.label}, {overlay.scale_label}"
-        # A flat picture is too low for numbers and label.
-        height = max(self._picture[1], round(12 * self.style.em))
+        height = max(self._picture[1], round(_LOWEST_BAR * self.style.em))
         return ColourBar.of_range(overlay.colormap, overlay.vmax, overlay.largest, label, height, self.style)
 
     @property

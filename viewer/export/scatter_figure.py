@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
-from viewer.export.typesetting import text_width, wrap
+from viewer.export.typesetting import text_width, wrap_clauses
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -76,7 +76,7 @@ class ScatterPart:
 
     @cached_property
     def _y_label(self) -> list[str]:
-        return wrap(self.scatter.y_label, self._plot_height, self.style.small)
+        return wrap_clauses(self.scatter.y_label, self._plot_height, self.style.small)
 
     @cached_property
     def _before(self) -> int:

@@ -98,3 +98,11 @@ def wrap(text: str, width: float, points: float, bold: bool = False) -> list[str
         else:
             lines.append(shorten(word, width, points, bold))
     return lines
+
+
+def wrap_clauses(text: str, width: float, points: float) -> list[str]:
+    """Break a label that does not fit a width after its first comma, so that no last word stands alone."""
+    if text_width(text, points) <= width:
+        return [text]
+    first, _, rest = text.partition(", ")
+    return [line for clause in (first, rest) for line in wrap(clause, width, points)]

@@ -46,6 +46,32 @@ def unknown_controls(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> list[str]
     return list(dict.fromkeys(names))
 
 
+# Shapes of what goes in say nothing of the picture's own values.
+_SHAPES = ("Shape", "Size")
+_RESHAPES = {"Reshape": (1,), "Expand": (1,), "Unsqueeze": (1,), "Squeeze": (1,)}
+
+
+def depend_on_picture(graph: Graph, found: Sequence[Found], image: str) -> bool:
+    """Whether the picture's own values decide where its tokens go."""
+    waiting = [
+        node.input[at]
+        for node in traced_nodes(graph, found)
+        for at in (CONTROLS | _RESHAPES).get(node.op_type, ())
+        if at < len(node.input) and node.input[at]
+    ]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name == image:
+            return True
+        maker = graph.maker(name)
+        if name in seen or maker is None or maker.op_type in _SHAPES:
+            continue
+        seen.add(name)
+        waiting.extend(source for source in maker.input if source)
+    return False
+
+
 def find_layouts(
     graph: Graph,
     found: Sequence[Found],

@@ -291,6 +291,8 @@ def move(at: Setting) -> tuple[Places, ...]:
     """
     rule = _MOVES.get(at.node.op_type)
     if rule is None:
+        if any(entry.HasField("g") for entry in at.node.attribute):
+            raise UnknownPlace(f"is {at.node.op_type}, whose inner graphs are not followed")
         if any(places is not None and has_place(places) for places in at.places):
             raise UnknownPlace(f"is a {at.node.op_type}, which no rule covers")
         return tuple(unplaced(shape) for shape in at.shapes)

@@ -87,6 +87,13 @@ _ELEMENTWISE = frozenset(
 
 
 _MOVING = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand"})
+_CUTTING = frozenset({"Slice", "Split", "Gather", "Identity", "Cast", "Dropout", "Mul", "Div", "Neg"})
+# What leaves an attention's output its own, but for a factor or some of its heads.
+_PARTS = _MOVING | _CUTTING
+_SUMS = {"Add": "added", "Sub": "subtracted", "Sum": "added", "Max": "compared", "Min": "compared"}
+# What may happen to weights that still are what the values are multiplied with.
+_CHANGES = _PARTS | _ELEMENTWISE | {"Concat", "Conv", "Pow", "Reciprocal", "ReduceSum", "Where"}
+ALONE = "so neither map is what the model uses alone"
 
 
 class Operand(NamedTuple):
@@ -184,7 +191,28 @@ def find_attention(graph: Graph) -> tuple[Found, ...]:
             continue
         if match is not None:
             found.append(match)
-    return _named(found)
+    return _named(_mixed(graph, found))
+
+
+def _mixed(graph: Graph, found: list[Found]) -> list[Found]:
+    """Mark attentions whose outputs are added to, or subtracted from, one another's."""
+    owners: dict[str, int] = {}
+    for index, match in enumerate(found):
+        waiting = [match.context.tensor]
+        while waiting:
+            name = waiting.pop()
+            owners[name] = index
+            for user in graph.users(name):
+                if user.op_type in _PARTS:
+                    waiting.extend(output for output in user.output if output and output not in owners)
+    marked = list(found)
+    for node in graph.nodes:
+        mixed = [owners[name] for name in dict.fromkeys(node.input) if name in owners]
+        if node.op_type in _SUMS and len(mixed) > 1:
+            for index in mixed:
+                reason = f"the outputs of two attentions are {_SUMS[node.op_type]}, {ALONE}"
+                marked[index] = replace(marked[index], unclear=reason)
+    return marked
 
 
 def _named(found: list[Found]) -> tuple[Found, ...]:
@@ -222,9 +250,12 @@ def weights_output(node: onnx.NodeProto) -> str:
 
 def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
     """Describe the attention around a softmax; None where it is no attention."""
-    end = _value_product(graph, softmax.output[0])
-    if end is None or int(attribute(softmax, "axis", -1)) == 0:
+    axis = int(attribute(softmax, "axis", -1))
+    if axis == 0:
         return None
+    end = _value_product(graph, softmax.output[0])
+    if end is None:
+        return _with_changed_weights(graph, softmax)
     product, weights_first = end
     first, second = PRODUCTS[product.op_type]
     values = product.input[second if weights_first else first]
@@ -241,7 +272,57 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
         context=operands[1],
         quantized=product.op_type not in _FLOAT_PRODUCTS,
     )
-    return _with_scores(graph, softmax, around)
+    match = _with_scores(graph, softmax, around)
+    if match is not None and axis == -2:
+        return replace(match, unclear="it normalizes its weights over the queries, not over the keys")
+    if match is not None and _is_weights(graph, values):
+        return replace(match, unclear=f"the weights of two attentions are multiplied, {ALONE}")
+    return match
+
+
+def _is_weights(graph: Graph, values: str) -> bool:
+    """Whether what weights are multiplied with are weights themselves, made from queries and keys."""
+    makers = walk_back(graph, values, frozenset({*AFTER, *_MOVING}))
+    softmax = next((maker for maker in makers if maker.op_type == "Softmax"), None)
+    return softmax is not None and _products_behind(graph, softmax, _ELEMENTWISE | _MOVING) is not None
+
+
+def _products_behind(
+    graph: Graph, softmax: onnx.NodeProto, through: frozenset[str]
+) -> tuple[Operand, Operand] | None:
+    """Return queries and keys behind a softmax, looked for through some operators."""
+    for source in walk_back(graph, softmax.input[0], through):
+        pair = _query_key(source) if source.op_type in PRODUCTS else None
+        if pair and not graph.is_constant(pair[1].tensor):
+            return pair
+    return None
+
+
+def _with_changed_weights(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
+    """Describe attention whose weights become something else before they meet the values."""
+    pair = _products_behind(graph, softmax, _ELEMENTWISE | _MOVING)
+    if pair is None:
+        return None
+    waiting, seen, sums = [softmax.output[0]], set(), False
+    while waiting:
+        for user in graph.users(waiting.pop(0)):
+            fixed = any(graph.is_constant(name) for name in user.input)
+            if user.op_type in PRODUCTS and not fixed:
+                what = f"two maps of weights are put together, {ALONE}" if sums else "its weights are changed"
+                return Found(
+                    name=module_name(softmax) or module_name(user),
+                    queries=pair[0],
+                    keys=pair[1],
+                    values=Operand(user.input[1]),
+                    context=Operand(user.output[0]),
+                    weights=softmax.output[0],
+                    unclear=what if sums else f"{what} between softmax and values",
+                )
+            if (user.op_type in _CHANGES or user.op_type in PRODUCTS) and user.output[0] not in seen:
+                sums |= user.op_type in ("Add", "Sub") and not fixed
+                seen.update(user.output)
+                waiting.extend(user.output)
+    return None
 
 
 def _with_scores(graph: Graph, softmax: onnx.NodeProto, around: Found) -> Found | None:
@@ -258,12 +339,9 @@ def _with_scores(graph: Graph, softmax: onnx.NodeProto, around: Found) -> Found 
             "its logits are rearranged on their way to the softmax, as windowed attention does",
         ),
     ):
-        for source in walk_back(graph, softmax.input[0], through):
-            pair = _query_key(source) if source.op_type in PRODUCTS else None
-            if pair and not graph.is_constant(pair[1].tensor):
-                return replace(
-                    around, queries=pair[0], keys=pair[1], weights=softmax.output[0], unclear=unclear
-                )
+        pair = _products_behind(graph, softmax, through)
+        if pair is not None:
+            return replace(around, queries=pair[0], keys=pair[1], weights=softmax.output[0], unclear=unclear)
     return None
 
 

@@ -32,6 +32,11 @@ def tapped_tensors(graph: Graph, found: Found) -> list[str]:
     return [name for name in names if name and not graph.is_constant(name)]
 
 
+def checked_tensors(found: Found) -> list[str]:
+    """Name what a run must hand out besides to verify an operation: values and what they were made into."""
+    return [] if found.quantized or found.unclear else [found.values.tensor, found.context.tensor]
+
+
 def make_scores(found: Found, look: Look, batch: int) -> QueryKeyScores | WeightScores:
     """Make the scores of one operation for the first picture of a batch.
 

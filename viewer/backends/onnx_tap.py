@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from viewer.backends.model import Job
 from viewer.backends.one_grid import require_one_grid
 from viewer.backends.onnx_file import OnnxFile
 from viewer.backends.onnx_graph import Graph
-from viewer.backends.onnx_layout import find_layouts, traced_nodes, unknown_controls
+from viewer.backends.onnx_layout import depend_on_picture, find_layouts, traced_nodes, unknown_controls
 from viewer.backends.onnx_patterns import Found
 from viewer.backends.onnx_places import UnknownPlace
-from viewer.backends.onnx_scores import lookup, make_scores, split_heads, tapped_tensors
+from viewer.backends.onnx_scores import checked_tensors, lookup, make_scores, split_heads, tapped_tensors
 from viewer.backends.onnx_session import open_session, run_session
-from viewer.backends.torch_verdict import check
+from viewer.backends.torch_verdict import check, same_output
 from viewer.errors import LayoutError
 
 Array = npt.NDArray[Any]
@@ -41,14 +41,12 @@ class Size:
     ----------
     layouts
         Of queries and keys, for each operation.
-    verdicts
-        For each operation.
     output_unchanged
-        Whether the tap leaves the model's outputs as they are.
+        Whether the tap leaves the model's outputs as they are; compared on the first picture of this size
+        whose outputs are finite. Whether each layer is verified is found out for every picture.
     """
 
     layouts: tuple[tuple[TokenLayout, TokenLayout], ...]
-    verdicts: tuple[Verdict, ...]
     output_unchanged: bool
 
 
@@ -78,7 +76,11 @@ class Tap:
     ) -> None:
         self._name, self._file, self._graph, self._found, self._image = name, file, graph, tuple(found), image
         self._providers = list(providers)
-        self._tensors = list(dict.fromkeys(name for match in found for name in tapped_tensors(graph, match)))
+        tapped = [
+            name for match in found for name in (*tapped_tensors(graph, match), *checked_tensors(match))
+        ]
+        self._tensors = [name for name in dict.fromkeys(tapped) if not graph.is_constant(name)]
+        self._depends = depend_on_picture(graph, found, image)
         self._session = open_session(file, providers, self._tensors)
         self._sizes: dict[tuple[str | int, ...], Size] = {}
         self._fixed: dict[str, Array] = {}
@@ -131,37 +133,47 @@ class Tap:
             scores = [make_scores(match, look, len(feed)) for match in self._found]
         except UnknownPlace as error:
             raise LayoutError(self._name, str(error)) from error
-        size = (layout, *feed.shape)
-        if size not in self._sizes:
-            self._sizes[size] = self._find_out(feed, layout, scores, outputs, job)
-        known = self._sizes[size]
+        known = self._known(feed, layout, outputs, job)
         layers = tuple(
-            AttentionLayer(index, match.name, _kind(queries), score, queries, keys, verdict)
-            for index, (match, score, (queries, keys), verdict) in enumerate(
-                zip(self._found, scores, known.layouts, known.verdicts, strict=True)
+            AttentionLayer(
+                index,
+                match.name,
+                _kind(queries),
+                score,
+                queries,
+                keys,
+                _verdict(match, score, look, len(feed)),
+            )
+            for index, (match, score, (queries, keys)) in enumerate(
+                zip(self._found, scores, known.layouts, strict=True)
             )
         )
         return layers, outputs, known.output_unchanged
 
-    def _find_out(
-        self,
-        feed: Array,
-        layout: str,
-        scores: Sequence[QueryKeyScores | WeightScores],
-        outputs: Mapping[str, Array],
-        job: Job,
-    ) -> Size:
-        """Run once unrewritten for shapes, values and contexts, and once untapped for comparison."""
+    def _known(self, feed: Array, layout: str, outputs: Mapping[str, Array], job: Job) -> Size:
+        """Return what holds for a picture; most of it was found out with the first one of its size."""
+        size = (layout, *feed.shape)
+        known = self._sizes.get(size)
+        if known is None:
+            unchanged = self._same_as_untapped(feed, outputs, job)
+            known = Size(self._layouts(feed, layout, job), unchanged)
+            # Numbers that are not finite compare equal whatever was done: the next picture is compared again.
+            if all(_finite(value) for value in outputs.values()):
+                self._sizes[size] = known
+        elif self._depends:
+            known = replace(known, layouts=self._layouts(feed, layout, job))
+        return known
+
+    def _same_as_untapped(self, feed: Array, outputs: Mapping[str, Array], job: Job) -> bool:
         plain = open_session(self._file, self._providers)
         untapped = run_session(
             plain, {self._image: feed}, self._graph.outputs, job, "Comparing with the untapped model"
         )
-        del plain
+        return all(_same(untapped[name], outputs[name]) for name in self._graph.outputs)
+
+    def _layouts(self, feed: Array, layout: str, job: Job) -> tuple[tuple[TokenLayout, TokenLayout], ...]:
+        """Run once unrewritten, for shapes and indices, and follow the tokens."""
         probe = self._probe(feed, job)
-        verdicts = tuple(
-            _verdict(match, score, lookup(self._graph, probe, self._fixed), len(feed))
-            for match, score in zip(self._found, scores, strict=True)
-        )
         shapes = {
             name.removesuffix(_SHAPE): tuple(value.tolist())
             for name, value in probe.items()
@@ -173,19 +185,17 @@ class Tap:
             raise LayoutError(self._name, str(error)) from error
         names = [match.name for match in self._found]
         require_one_grid(self._name, ((name, *sides) for name, sides in zip(names, layouts, strict=True)))
-        unchanged = all(_same(untapped[name], outputs[name]) for name in self._graph.outputs)
-        return Size(tuple(layouts), verdicts, unchanged)
+        return tuple(layouts)
 
     def _probe(self, feed: Array, job: Job) -> dict[str, Array]:
-        """Run the model as it is written, on the CPU, and bring out shapes, controls, values and contexts."""
+        """Run the model as it is written, on the CPU, and bring out shapes and indices."""
         nodes = traced_nodes(self._graph, self._found)
         operands = [operand.tensor for match in self._found for operand in (match.queries, match.keys)]
         names = dict.fromkeys(
             [*operands, *(name for node in nodes for name in (*node.input, *node.output) if name)]
         )
         shape_nodes = [onnx.helper.make_node("Shape", [name], [name + _SHAPE]) for name in names]
-        checked = {operand.tensor for match in self._found for operand in (match.values, match.context)}
-        wanted = [*unknown_controls(self._graph, nodes), *checked, *(name + _SHAPE for name in names)]
+        wanted = [*unknown_controls(self._graph, nodes), *(name + _SHAPE for name in names)]
         session = open_session(self._file, outputs=wanted, nodes=shape_nodes, optimized=False)
         return run_session(session, {self._image: feed}, wanted, job, "Finding where tokens sit")
 
@@ -214,8 +224,11 @@ def _torch(array: Array) -> torch.Tensor:
 
 def _same(one: Array, other: Array) -> bool:
     """Whether two outputs are equal but for the order of sums."""
-    if one.shape != other.shape or not np.issubdtype(one.dtype, np.floating):
+    if one.size == 0 or one.shape != other.shape or not np.issubdtype(one.dtype, np.floating):
         return bool(np.array_equal(one, other))
     tolerance = _UNCHANGED.get(one.dtype.name, _UNCHANGED_HALF)
-    one, other = one.astype(np.float64), other.astype(np.float64)
-    return bool(np.abs(one - other).max(initial=0.0) <= tolerance * np.abs(one).max(initial=0.0))
+    return same_output(_torch(one.astype(np.float64)), _torch(other.astype(np.float64)), tolerance)
+
+
+def _finite(array: Array) -> bool:
+    return not np.issubdtype(array.dtype, np.floating) or bool(np.isfinite(array).all())

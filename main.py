@@ -2,7 +2,11 @@
 
 import sys
 
-from viewer.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from viewer.cli import main
+
+        code = main()
+    except KeyboardInterrupt:  # while the first modules are being loaded
+        code = 130
+    sys.exit(code)

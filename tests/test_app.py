@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,21 @@ def test_closing_after_copying_ends_well_and_leaves_the_figure(weights):
     found = python("-c", COPY_AND_CLOSE, PICTURE, weights)
     assert (found.returncode, found.stderr, found.stdout) == (0, "", "True\n")
 
+
+# Interrupted when it is about to load a module.
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+module = sys.argv.pop(1)
+sys.meta_path.insert(0, Interrupt())
+sys.path.insert(0, ".")
+runpy.run_path("main.py", run_name="__main__")
+"""
 
 STUCK = """
 import sys, time
@@ -213,16 +231,65 @@ def test_choices_are_remembered_unless_fresh(weights, own_settings, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a terminal's interrupt")
-def test_ctrl_c_in_the_terminal_closes_the_window(tmp_path):
-    import signal
-
-    process = subprocess.Popen(
-        [sys.executable, "main.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    time.sleep(5)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("moment", [2.5, 5])
+@pytest.mark.parametrize("screen", ["offscreen", "xvfb"])
+def test_a_signal_closes_the_window_in_order(name, moment, screen, own_settings):
+    if screen == "xvfb" and not shutil.which("Xvfb"):
+        pytest.skip("no Xvfb here")
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen" if screen == "offscreen" else "xcb"}
+    with x_server() if screen == "xvfb" else nullcontext(os.environ.get("DISPLAY", "")) as display:
+        process = subprocess.Popen(
+            [sys.executable, "main.py"],
+            cwd=ROOT,
+            env={**environment, "DISPLAY": display},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(moment)
+        process.send_signal(getattr(signal, name))
+        out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (0, "", "")
+    assert (own_settings / "patchreach" / "settings.json").exists()
+
+
+@contextmanager
+def x_server():
+    """Run an X server of its own and give its address."""
+    ours, theirs = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(theirs), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
+        pass_fds=(theirs,),
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        number = answer.readline().strip()
+    try:
+        yield f":{number}"
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a terminal's interrupt")
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("viewer", []),
+        ("viewer.cli", ["models"]),
+        ("argparse", ["--help"]),
+        ("viewer.backends.catalogue", ["models"]),
+        ("viewer.ui.screen", []),
+        ("PySide6.QtWidgets", []),
+        ("viewer.app", []),
+        ("viewer.ui.window", []),
+    ],
+)
+def test_ctrl_c_while_the_program_starts_leaves_no_traceback(module, arguments):
+    found = python("-c", INTERRUPTED, module, *arguments)
+    assert (found.returncode, found.stderr) == (130, "")
 
 
 def test_neither_torch_nor_matplotlib_is_loaded_before_the_window_shows():

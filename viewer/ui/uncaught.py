@@ -1,4 +1,4 @@
-"""Errors nobody caught, and Ctrl+C in the terminal, while the window is open."""
+"""Errors nobody caught, and signals that end the program, while the window is open."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 # Python sees a signal only when it gets to run; Qt's loop alone would sleep on.
 _TICK_MS = 250
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Uncaught(QObject):
-    """While entered, shows uncaught errors of every thread quietly in the window, and closes it on Ctrl+C."""
+    """While entered, shows uncaught errors of every thread in the window; SIGINT and SIGTERM close it."""
 
     told = Signal(str, str)
 
@@ -32,16 +33,21 @@ class Uncaught(QObject):
         self.told.connect(window.report_bug)
 
     def __enter__(self) -> None:
-        self._before = (sys.excepthook, threading.excepthook, signal.getsignal(signal.SIGINT))
+        self._before = (sys.excepthook, threading.excepthook)
         sys.excepthook = self._report
         threading.excepthook = lambda arguments: self._report(*arguments[:3])
-        signal.signal(signal.SIGINT, lambda *_: self._window.close())
+        self._handlers = {number: signal.signal(number, self._close) for number in _ENDING}
         self._ticks.start(_TICK_MS)
 
     def __exit__(self, *_: object) -> None:
         self._ticks.stop()
-        sys.excepthook, threading.excepthook, interrupt = self._before
-        signal.signal(signal.SIGINT, interrupt)
+        sys.excepthook, threading.excepthook = self._before
+        for number, before in self._handlers.items():
+            signal.signal(number, before)
+
+    def _close(self, *_: object) -> None:
+        # Later: a signal comes anywhere in Python code, and a window that closes while it paints is undone.
+        QTimer.singleShot(0, self._window, self._window.close)
 
     def _report(self, kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
         details = "".join(traceback.format_exception(kind, error, where))

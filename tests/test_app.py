@@ -144,8 +144,21 @@ def test_work_that_does_not_listen_does_not_keep_the_program_alive(own_settings)
         {"DISPLAY": ":4711", "WAYLAND_DISPLAY": ""},
         {"DISPLAY": "", "WAYLAND_DISPLAY": "wayland-4711"},
         {"DISPLAY": ":4711", "QT_QPA_PLATFORM": "xcb"},
+        {"QT_QPA_PLATFORM": "nonsense"},
+        {"QT_QPA_PLATFORM": "nonsense:key=value;xcb"},
+        {"QT_QPA_PLATFORM": "eglfs", "QT_QPA_EGLFS_INTEGRATION": "none"},
+        {"QT_QPA_PLATFORM": "linuxfb:fb=/dev/null"},
     ],
-    ids=["none", "X11 does not answer", "Wayland does not answer", "X11 asked for"],
+    ids=[
+        "none",
+        "X11 does not answer",
+        "Wayland does not answer",
+        "X11 asked for",
+        "no such platform",
+        "no such platform first",
+        "no graphics card",
+        "no frame buffer",
+    ],
 )
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is always a display")
 def test_without_a_display_one_sentence_and_exit_code_2(environment):

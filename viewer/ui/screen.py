@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,13 @@ HEADLESS = (
     "each explains itself with --help."
 )
 _NEEDS_SERVER = ("", "xcb", "wayland", "wayland-egl")
+_NEEDS_NOTHING = ("offscreen", "minimal")
+_TRIAL = """
+from PySide6.QtGui import QGuiApplication
+application = QGuiApplication([])
+raise SystemExit(0 if application.primaryScreen() else 1)
+"""
+_TRIAL_SECONDS = 20
 
 
 def why_no_window(environment: Mapping[str, str] = os.environ) -> str:
@@ -23,11 +31,25 @@ def why_no_window(environment: Mapping[str, str] = os.environ) -> str:
     """
     if not sys.platform.startswith(("linux", "freebsd")):
         return ""
-    asked = environment.get("QT_QPA_PLATFORM", "").split(";")[0].split(":")[0]
-    if asked not in _NEEDS_SERVER:
-        return ""
-    problem = _missing_library() or _no_server(environment, asked)
+    asked = environment.get("QT_QPA_PLATFORM", "").partition(":")[0]
+    if asked in _NEEDS_SERVER:
+        problem = _missing_library() or _no_server(environment, asked)
+    else:
+        problem = "" if asked in _NEEDS_NOTHING else _try(asked, environment)
     return f"No window can open: {problem}. {HEADLESS}" if problem else ""
+
+
+def _try(asked: str, environment: Mapping[str, str]) -> str:
+    """Open a platform that is seldom asked for in a process of its own, since Qt aborts where it can't."""
+    try:
+        trial = subprocess.run(
+            [sys.executable, "-c", _TRIAL], env=environment, capture_output=True, timeout=_TRIAL_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        works = False
+    else:
+        works = trial.returncode == 0
+    return "" if works else f"Qt finds no screen on the platform {asked!r}, which QT_QPA_PLATFORM asks for"
 
 
 def _no_server(environment: Mapping[str, str], asked: str) -> str:

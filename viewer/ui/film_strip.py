@@ -183,6 +183,7 @@ class FilmStrip(QListWidget):
             self._remove(key)
         elif key not in self._items:
             self._add(document)
+        # A name that came or went may change what others are called.
         for other in self._documents.all:
             if other.key in self._items:
                 self.itemWidget(self._items[other.key]).tell(other, self._folder(other))
@@ -200,11 +201,12 @@ class FilmStrip(QListWidget):
         item = QListWidgetItem()
         item.setData(Qt.ItemDataRole.UserRole, document.key)
         item.setData(Qt.ItemDataRole.AccessibleTextRole, document.image.name)
-        self._items[document.key] = item
         self.blockSignals(True)
         self.addItem(item)
         self.setItemWidget(item, frame)
         self.blockSignals(False)
+        # Only now: a scroll bar that appears has all frames laid out anew.
+        self._items[document.key] = item
 
     def _remove(self, key: int) -> None:
         item = self._items.pop(key, None)

@@ -343,10 +343,10 @@ class _Legend(QWidget):
         heads = self._heads
         if heads is None or heads.maps is None:
             return
-        painter.setFont(font(self._palette))
+        painter.setFont(font(self._palette, 0.9))
         metrics = QFontMetricsF(painter.font())
-        line, digits = metrics.height(), metrics.horizontalAdvance("≥ 0.00015")
-        bar = QRectF(digits / 2, 0.3 * line, self.width() - 1.2 * digits, 0.7 * line)
+        line = metrics.height()
+        bar = QRectF(0.6 * line, 0.3 * line, self.width() - 1.2 * line, 0.7 * line)
         painter.drawImage(bar, bar_image(heads.colormap, upright=False))
         painter.setPen(QPen(QColor(self._palette.faint), 0))
         painter.drawRect(bar)
@@ -355,8 +355,9 @@ class _Legend(QWidget):
         most = bar_numbers(self._palette)
         numbers = ticks(end, heads.largest, most) if heads.shared else ((0.0, "0"), (1.0, "own max."))
         for share, text in numbers:
-            box = QRectF(bar.left() + share * bar.width() - digits, bar.bottom(), 2 * digits, line)
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+            long = metrics.horizontalAdvance(text)
+            left = min(max(bar.left() + share * bar.width() - long / 2, 4), self.width() - 4 - long)
+            painter.drawText(QRectF(left, bar.bottom(), long + 1, line), Qt.AlignmentFlag.AlignCenter, text)
         words = f"{heads.label}, {heads.scale_label}"
         if metrics.horizontalAdvance(words) > self.width() - 8:
             # The title says what the weights are of.

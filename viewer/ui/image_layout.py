@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
     from viewer.state.overlay import Overlay
 
-_WORST_TITLE = "Layer 10 (attention pooling), mean of 16 heads: what patch (row 10, column 10) attends to"
+_WORST_TITLE = (
+    "Layer 10 (attention pooling), mean of 16 heads: which patches attend to patch (row 10, column 10)"
+)
 _WORST_CAPTION = (
     "Model input 1000 × 1000 px, from the whole of the 3000 × 4000 px picture (height × width), padded to a "
     "square; 60 rows × 60 columns of patches, counted from 0; dashed: what 10 stacked 3x3 convolutions reach"
 )
+_SMALL = 0.8  # a small title's share of ordinary type
 _LOW = 20.0  # lines of type; a panel lower than this is a low one
 
 
@@ -99,7 +102,8 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     title_width = metrics.horizontalAdvance(_WORST_TITLE) * 1.08  # bold is wider
     # Where there is little room, the picture has it: the title's type shrinks, and the caption goes.
     low = size.height() < _LOW * line
-    title = QRectF(margin, margin / 2, width, line * (1 if low or title_width <= width else 2))
+    lines = 1.0 if title_width * (_SMALL if low else 1) <= width else 2 * _SMALL + 0.1 if low else 2.0
+    title = QRectF(margin, margin / 2, width, line * lines)
     chips, chips_bottom = _chips(overlay, metrics, QRectF(margin, title.bottom(), width, line))
     beside = metrics.horizontalAdvance("≥ 0.05") + 2.2 * line + margin
     top = chips_bottom + margin / 2

@@ -165,17 +165,15 @@ class ImagePanel(QWidget):
         self._paint_caption(painter, overlay, layout)
 
     def _paint_title(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
-        words, fits = overlay.title, font(self._palette, bold=True)
-        line = QFontMetricsF(fits).height()
-        if layout.title.height() < 1.5 * line:
-            sizes = (font(self._palette, scale, bold=True) for scale in (1.0, 0.9, 0.8))
-            room = layout.title.width()
-            fits = next((f for f in sizes if QFontMetricsF(f).horizontalAdvance(words) <= room), None)
-            fits = fits or font(self._palette, 0.8, bold=True)
-            words = QFontMetricsF(fits).elidedText(words, Qt.TextElideMode.ElideRight, room)
+        way = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
+        for scale in (1.0, 0.9, 0.8):
+            fits = font(self._palette, scale, bold=True)
+            needed = QFontMetricsF(fits).boundingRect(layout.title, way, overlay.title)
+            if needed.height() <= layout.title.height() + 1:
+                break
         painter.setFont(fits)
         painter.setPen(QColor(self._palette.text))
-        painter.drawText(layout.title, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, words)
+        painter.drawText(layout.title, way, overlay.title)
         painter.setFont(font(self._palette))
 
     def _paint_chips(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
@@ -257,6 +255,9 @@ class ImagePanel(QWidget):
         words = f"{overlay.label}, {overlay.scale_label}"
         if metrics.horizontalAdvance(words) > label.height():
             words = overlay.label
+        if metrics.horizontalAdvance(words) > label.height():
+            # The title says on what.
+            words = words.split(" on ")[0]
         self._paint_upright(painter, label, words)
 
     def _paint_upright(self, painter: QPainter, box: QRectF, text: str) -> None:

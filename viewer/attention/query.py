@@ -31,7 +31,7 @@ def attention_from(record: AttentionRecord, query: Query) -> tuple[npt.NDArray[n
         If there is no such query.
     """
     record.layout.token(query)
-    with _one_thread():
+    with one_thread():
         return tuple(_row(layer, query) for layer in record.layers)
 
 
@@ -46,7 +46,7 @@ def attention_to(
         If there is no such key.
     """
     columns = []
-    with _one_thread():
+    with one_thread():
         for layer, measured in zip(record.layers, measures.layers, strict=True):
             normalizer = measured.log_normalizer
             if normalizer is not None:
@@ -57,7 +57,7 @@ def attention_to(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute without torch's helper threads.
 
     The products are too small to share out, and threads that wait for one another stall as soon as something

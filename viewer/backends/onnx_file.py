@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
@@ -25,25 +26,36 @@ class OnnxFile:
     proto
         Its graph, local functions inlined; external tensors hold only their place on disk.
     external
-        Whether weights lie in other files.
+        Other files that hold weights, by name, with their size and time of change when this was opened.
+    sha256
+        SHA-256 of the .onnx file's bytes as they were read.
     """
 
     path: Path
     proto: onnx.ModelProto
-    external: bool
+    external: Mapping[str, tuple[int, int]]
+    sha256: str
 
     @property
     def folder(self) -> Path:
         """Where external weights lie."""
         return self.path.parent
 
-    def sha256(self) -> str:
-        """Return the SHA-256 of the .onnx file."""
-        digest = hashlib.sha256()
-        with self.path.open("rb") as file:
-            while block := file.read(1 << 22):
-                digest.update(block)
-        return digest.hexdigest()
+    def check_unchanged(self) -> None:
+        """See whether the files with weights are still those that were there when the model was opened.
+
+        Raises
+        ------
+        ModelFileError
+            If one was replaced; what runs would be another model than the one that is named.
+        """
+        for location, before in self.external.items():
+            if _stamp(self.folder / location) != before:
+                raise ModelFileError(
+                    self.path,
+                    f"keeps its weights in {location}, which changed since the model was opened",
+                    "Open it again.",
+                )
 
 
 def read_onnx(path: str | Path) -> OnnxFile:
@@ -56,25 +68,78 @@ def read_onnx(path: str | Path) -> OnnxFile:
     """
     path = Path(path).expanduser()
     require_regular(path, "a file")
-    proto = _parse(path)
-    external = False
+    proto, digest = _parse(path)
+    external: dict[str, tuple[int, int]] = {}
     for tensor in _stored_tensors(proto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _check_external(path, tensor)
-            external = True
+            location = _check_external(path, tensor)
+            external.setdefault(location, _stamp(path.resolve().parent / location))
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
-    return OnnxFile(path.resolve(), proto, external)
+    _sort(path, proto)
+    return OnnxFile(path.resolve(), proto, external, digest)
 
 
-def _parse(path: Path) -> onnx.ModelProto:
-    """Parse the protobuf, and tell what the file is if it is not an ONNX model."""
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return size and time of change of a file; both -1 where it is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return -1, -1
+    return found.st_size, found.st_mtime_ns
+
+
+def _check_text(path: Path, proto: onnx.ModelProto) -> None:
+    """Refuse names that are no text (protobuf hands those out as bytes): nothing could be found by them."""
+    graph = proto.graph
+    names = [value.name for value in (*graph.input, *graph.output, *graph.initializer)]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [entry.name for entry in node.attribute]
+    for entry in proto.metadata_props:
+        names += [entry.key, entry.value]
+    if not all(isinstance(name, str) for name in names):
+        raise ModelFileError(path, "is a damaged ONNX model: some of its names are no text")
+
+
+def _sort(path: Path, proto: onnx.ModelProto) -> None:
+    """Put nodes after those that feed them: ONNX Runtime takes any order, following tokens does not."""
+    nodes = list(proto.graph.node)
+    makers = {name: at for at, node in enumerate(nodes) for name in node.output if name}
+    needs = {at: {makers[name] for name in _taken(node) if name in makers} for at, node in enumerate(nodes)}
+    if all(need < at for at, needed in needs.items() for need in needed):
+        return
+    try:
+        order = list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        raise ModelFileError(
+            path, "is a damaged ONNX model: its nodes feed one another in a circle"
+        ) from error
+    copies = [onnx.NodeProto.FromString(nodes[at].SerializeToString()) for at in order]
+    del proto.graph.node[:]
+    proto.graph.node.extend(copies)
+
+
+def _taken(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the tensors a node takes, those its inner graphs take from around it included."""
+    yield from node.input
+    for entry in node.attribute:
+        for graph in (entry.g, *entry.graphs):
+            for inner in graph.node:
+                yield from _taken(inner)
+
+
+def _parse(path: Path) -> tuple[onnx.ModelProto, str]:
+    """Parse the protobuf and hash its bytes, and tell what the file is if it is not an ONNX model."""
     size = path.stat().st_size
     clause, advice = foreign_kind(path)
     if clause:
         raise ModelFileError(path, f"{clause}, not an ONNX model" if size else clause, advice)
     try:
-        proto = onnx.load(path, load_external_data=False)
+        data = path.read_bytes()
+        proto = onnx.ModelProto.FromString(data)
+    except OSError as error:
+        raise ModelFileError(path, f"can't be read ({error.strerror or error})") from error
     except DecodeError as error:
         raise ModelFileError(
             path,
@@ -88,7 +153,10 @@ def _parse(path: Path) -> onnx.ModelProto:
             else "an ONNX model without a graph"
         )
         raise ModelFileError(path, f"is {found} ({size:,} bytes)")
-    return proto
+    _check_text(path, proto)
+    if not proto.graph.output:
+        raise ModelFileError(path, "is an ONNX model that hands nothing out")
+    return proto, hashlib.sha256(data).hexdigest()
 
 
 def _stored_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -108,8 +176,8 @@ def _stored_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 stack.extend(attribute.graphs)
 
 
-def _check_external(path: Path, tensor: onnx.TensorProto) -> None:
-    """Refuse external weights that are missing, too short, or outside the model's folder."""
+def _check_external(path: Path, tensor: onnx.TensorProto) -> str:
+    """Return where external weights lie; refuse those missing, too short, or outside the model's folder."""
     told = {entry.key: entry.value for entry in tensor.external_data}
     location = told.get("location", "")
     parts = PurePosixPath(location.replace("\\", "/"))
@@ -126,10 +194,16 @@ def _check_external(path: Path, tensor: onnx.TensorProto) -> None:
         raise ModelFileError(
             path, f"keeps its weights in {location}, which is missing", "Put that file next to the model."
         )
-    end = int(told.get("offset", 0)) + int(told.get("length", 0))
+    span = [told.get(name, "0") for name in ("offset", "length")]
+    if not all(isinstance(number, str) and number.isdecimal() and len(number) < 20 for number in span):
+        raise ModelFileError(
+            path, f"is a damaged ONNX model: it tells no numbers for where weights lie in {location}"
+        )
+    end = sum(map(int, span))
     size = data.stat().st_size
     if size < end:
         raise ModelFileError(
             path, f"keeps its weights in {location}, which is cut off: {size:,} of at least {end:,} bytes",
             "Copy or download it again.",
         )  # fmt: skip
+    return location

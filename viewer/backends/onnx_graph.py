@@ -32,7 +32,12 @@ class Graph:
     def __init__(self, proto: onnx.ModelProto, folder: Path) -> None:
         self._folder = folder
         self.nodes = list(proto.graph.node)
-        self.outputs = [output.name for output in proto.graph.output]
+        # Sequences and maps of tensors can't be compared or shown.
+        self.outputs = [
+            output.name
+            for output in proto.graph.output
+            if output.type.WhichOneof("value") in (None, "tensor_type")
+        ]
         self.initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
         self.inputs = [value for value in proto.graph.input if value.name not in self.initializers]
         self.opset = next(
@@ -98,7 +103,7 @@ def attribute(node: onnx.NodeProto, name: str, default: object = None) -> object
     for entry in node.attribute:
         if entry.name == name:
             value = onnx.helper.get_attribute_value(entry)
-            return value.decode() if isinstance(value, bytes) else value
+            return value.decode(errors="replace") if isinstance(value, bytes) else value
     return default
 
 
@@ -110,7 +115,10 @@ def module_name(node: onnx.NodeProto) -> str:
     """
     scopes = next((entry.value for entry in node.metadata_props if entry.key == _SCOPES), "")
     if scopes:
-        path = [scope for scope in ast.literal_eval(scopes)[:-1] if scope]
+        try:
+            path = [str(scope) for scope in ast.literal_eval(scopes)[:-1] if scope]
+        except (ValueError, SyntaxError, TypeError, RecursionError):
+            return ""  # another exporter's habit
         return path[-1] if path else ""
     steps: list[str] = []
     for step in node.name.split("/")[:-1]:
@@ -137,6 +145,8 @@ def walk_back(graph: Graph, name: str, through: frozenset[str]) -> Iterator[onnx
 
 def _constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
     """Return the value of a Constant node, whichever attribute holds it."""
+    if not node.attribute:
+        return None
     entry = node.attribute[0]
     if entry.name == "value":
         return entry.t

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_input import PictureInput, check_preprocessing, picture_input, wanted_preprocessing
 from viewer.backends.onnx_patterns import find_attention
 from viewer.backends.onnx_runner import OnnxRunner
-from viewer.errors import NoAttentionError
+from viewer.errors import ModelFileError, NoAttentionError
 from viewer.images.preprocess import PreparedImage, Preprocessing, prepare, whole_size
 
 if TYPE_CHECKING:
@@ -71,10 +70,6 @@ class OnnxModel:
         assumed = self.preprocessing.assumed
         return ((assumed,) if assumed else ()) + self.runner.notes
 
-    @cached_property
-    def _sha256(self) -> str:
-        return self.file.sha256()
-
     def with_preprocessing(self, preprocessing: Preprocessing) -> OnnxModel:
         """Return this model with other preprocessing, sharing its session.
 
@@ -84,10 +79,7 @@ class OnnxModel:
             If the model can't take that input size or layout.
         """
         check_preprocessing(self.name, self.input, preprocessing)
-        changed = replace(self, preprocessing=preprocessing)
-        if "_sha256" in self.__dict__:
-            changed.__dict__["_sha256"] = self._sha256
-        return changed
+        return replace(self, preprocessing=preprocessing)
 
     def attend(self, image: ModelInput, job: Job | None = None) -> AttentionRecord:
         """Run the model once on one picture and return its attention.
@@ -119,7 +111,7 @@ class OnnxModel:
             input_size=size,
             provenance=Provenance(
                 model=self.name,
-                model_sha256=self._sha256,
+                model_sha256=self.file.sha256,
                 backend="onnx",
                 device=self.device,
                 preprocessing=told,
@@ -182,11 +174,15 @@ def open_onnx(
     chosen, providers = onnx_providers(device)
     job.step(f"Reading {name}")
     file = read_onnx(path)
-    graph = Graph(file.proto, file.folder)
-    found = find_attention(graph)
-    if not found:
-        raise NoAttentionError(name, graph.census())
-    picture = picture_input(file, graph)
+    try:
+        graph = Graph(file.proto, file.folder)
+        found = find_attention(graph)
+        if not found:
+            raise NoAttentionError(name, graph.census())
+        picture = picture_input(file, graph)
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        # Nodes that lack inputs or attributes they must have.
+        raise ModelFileError(path, f"is a damaged ONNX model: its graph makes no sense ({error})") from error
     how = wanted_preprocessing(name, file, picture, image_size)
     job.step(f"Starting {name}")
     runner = OnnxRunner(name, file, graph, found, picture.name, chosen, providers)

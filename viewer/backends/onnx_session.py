@@ -104,10 +104,10 @@ def open_session(
     if not optimized:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.folder))
-    model: str | bytes = str(file.path)
-    if outputs or nodes:
-        with _extended(file.proto, outputs, nodes) as proto:
-            model = proto.SerializeToString()
+    file.check_unchanged()
+    # From memory: the file may have been replaced since.
+    with _extended(file.proto, outputs, nodes) as proto:
+        model = proto.SerializeToString()
     try:
         return ort.InferenceSession(model, options, providers=list(providers))
     except RuntimeErrors as error:

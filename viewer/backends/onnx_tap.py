@@ -13,6 +13,7 @@ import torch
 
 from viewer.attention.layer import AttentionLayer, Verdict
 from viewer.attention.layout import TokenLayout
+from viewer.attention.query import one_thread
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.model import Job
 from viewer.backends.one_grid import require_one_grid
@@ -213,7 +214,8 @@ def _verdict(found: Found, scores: QueryKeyScores | WeightScores, look: object, 
         return Verdict(False, None, None, "weights and values are multiplied in integers")
     values, context = (split_heads(found, operand, look, batch) for operand in (found.values, found.context))
     try:
-        return check(scores, _torch(values), _torch(context)).verdict()
+        with one_thread():  # products this small wait longer for helper threads than they take
+            return check(scores, _torch(values), _torch(context)).verdict()
     except RuntimeError as error:
         return Verdict(False, None, None, f"weights and values do not fit together ({error})")
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
+
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from tests.ui.conftest import settle
 from viewer.state.requests import FigureRequest
@@ -26,6 +32,27 @@ def test_the_model_opens_though_the_picture_is_gone(opened, qtbot, tmp_path, ses
     assert again.documents.current is None
     [sentence] = again.window.messages.texts
     assert "picture 0.png was not found" in sentence and str(tmp_path) in sentence
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "name", ["n" * 300 + ".png", "zero\0.png", "\ud800.png", "d/" * 3000 + "a.png", "pipe.png"]
+)
+def test_a_picture_of_an_impossible_name_is_not_found(opened, qtbot, tmp_path, name):
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.png")
+    figure = export(opened, qtbot, tmp_path / "figure.png")
+    with Image.open(figure) as image:
+        facts = json.loads(image.text["patchreach"])
+        facts["image"]["name"] = name
+        chunks = PngInfo()
+        chunks.add_text("patchreach", json.dumps(facts))
+        image.save(figure, pnginfo=chunks)
+    before = opened.window.messages.texts
+    opened.workflow.open_paths([figure])
+    settle(qtbot, opened)
+    [sentence] = [text for text in opened.window.messages.texts if text not in before]
+    assert "was not found" in sentence
 
 
 def test_picture_and_checkpoint_are_found_beside_the_figure(opened, qtbot, tmp_path, sessions, weights):

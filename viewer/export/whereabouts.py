@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,7 +72,8 @@ def _find(name: str, sha256: str, folder: Path, known: Iterable[Path]) -> Path |
     if not bare:
         return None
     candidates = dict.fromkeys([folder / bare, *(path for path in known if path.name == bare)])
-    return next((path for path in candidates if path.is_file() and _is(path, sha256)), None)
+    # Not pathlib's `is_file`, which raises for a name that is too long: what a figure names may be anything.
+    return next((path for path in candidates if os.path.isfile(path) and _is(path, sha256)), None)  # noqa: PTH113
 
 
 def _is(path: Path, sha256: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
+
+from viewer.state.words import model_words
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
@@ -72,7 +73,7 @@ class ModelBar(QWidget):
         return self._notes.toolTip()
 
     def _tell_model(self, model: Model | None) -> None:
-        self._name.setText(Path(model.name).name if model else "No model is open: open one…")
+        self._name.setText(model_words(model.name) if model else "No model is open: open one…")
         self._name.setToolTip(f"{model.name}\nOpen another model (Ctrl+M)" if model else "Ctrl+M")
         self._where.setText(
             f"{_BACKENDS.get(model.backend, model.backend)} · {model.device}" if model else ""

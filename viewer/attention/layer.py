@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Union
 
 import numpy as np
 
+from viewer.attention.layout import is_index
 from viewer.attention.scores import storage_bytes
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ class AttentionLayer:
         LookupError
             If there is no such head.
         """
-        if not 0 <= head < self.heads:
-            raise LookupError(f"There is no head {head}; layer {self.index} has {self.heads}.")
+        if not is_index(head) or not 0 <= head < self.heads:
+            raise LookupError(f"There is no head {head!r}; layer {self.index} has {self.heads}.")
         whole = np.empty((self.scores.queries, self.scores.keys), np.float32)
         rows = 128  # few enough that the other heads, which come along, stay small
         for start in range(0, len(whole), rows):

@@ -123,16 +123,21 @@ class TokenLayout:
             known = ", ".join(self.prefix_names) or "none"
             raise LookupError(f"There is no prefix token {query!r}; this model's prefix tokens: {known}.")
         if isinstance(query, tuple):
-            row, column = query
+            row, column = query if len(query) == 2 and all(map(is_index, query)) else (-1, -1)
             if not (0 <= row < self.grid[0] and 0 <= column < self.grid[1]):
                 raise LookupError(
                     f"There is no patch {query}; the grid has {self.grid[0]} rows and "
                     f"{self.grid[1]} columns, counted from 0."
                 )
             return int(self.patch_tokens[row * self.grid[1] + column])
-        if not 0 <= query < self.tokens:
-            raise LookupError(f"There is no token {query}; there are {self.tokens}.")
+        if not is_index(query) or not 0 <= query < self.tokens:
+            raise LookupError(f"There is no token {query!r}; there are {self.tokens}, counted from 0.")
         return int(query)
+
+
+def is_index(value: object) -> bool:
+    """Return whether something counts things: a whole number, of Python or NumPy, but no truth value."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 # Traced coordinates carry float32 rounding: values closer than this are one coordinate, in pixels.

@@ -84,6 +84,8 @@ def onnx_providers(asked: str) -> tuple[str, list[object]]:
 
 def _split(asked: str) -> tuple[str, int]:
     """Return kind and index of a device's name, having checked it."""
+    if not isinstance(asked, str):
+        raise DeviceError(f"{asked!r} is no device; devices are {_KNOWN}.")
     kind, colon, index = asked.partition(":")
     wrong_index = bool(colon) and not (kind == "cuda" and index.isdecimal())
     if kind not in ("auto", *_PROVIDERS) or wrong_index:

@@ -43,14 +43,22 @@ def checked_tensor(name: str, tensor: Tensor) -> Tensor:
     InputError
         If it is not one picture of three channels, or holds NaN or infinite values.
     """
-    if tensor.ndim != 4 or tensor.shape[:2] != (1, 3) or not tensor.is_floating_point():
+    if tensor.is_nested or tensor.ndim != 4 or tensor.shape[:2] != (1, 3) or not tensor.is_floating_point():
         raise InputError(
             f"{name} takes one preprocessed picture as a float32 tensor of shape (1, 3, height, width), "
-            f"not {str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}."
+            f"not {str(tensor.dtype).removeprefix('torch.')} of shape {_shape(tensor)}."
+        )
+    if tensor.layout is not torch.strided or tensor.is_meta:
+        raise InputError(
+            f"{name} takes a dense tensor that holds its numbers, not a sparse or empty (meta) one."
         )
     if not bool(tensor.isfinite().all()):
         raise InputError("The tensor holds NaN or infinite values.")
     return tensor.detach().to(torch.float32)
+
+
+def _shape(tensor: Tensor) -> object:
+    return "varying lengths" if tensor.is_nested else tuple(tensor.shape)
 
 
 def picture_facts(image: ModelInput) -> dict[str, str]:

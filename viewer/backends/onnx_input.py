@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -23,6 +24,7 @@ _TYPES = {
     onnx.TensorProto.UINT8: np.uint8,
 }
 _DEFAULT_SIDE = 224
+_LARGEST_CONFIG = 1 << 20  # bytes
 # Pillow's numbers for its filters, as Hugging Face configurations give them.
 _PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 _BYTES = Preprocessing((0, 0), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), value_range=(0.0, 255.0))
@@ -196,7 +198,8 @@ def _told_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
     for ours, theirs in (("mean", ("mean", "image_mean")), ("std", ("std", "image_std"))):
         for key in theirs:
             numbers = _numbers(metadata.get(key, ""))
-            if numbers is not None:
+            # A deviation of 0 would divide by it.
+            if numbers is not None and (ours == "mean" or min(numbers) > 0):
                 told[ours] = numbers
     if "mean" in told and max(told["mean"]) > 1.5:
         told["value_range"] = (0.0, 255.0)
@@ -214,19 +217,28 @@ def _told_beside(file: OnnxFile) -> dict[str, Any]:
     """Read the `preprocessor_config.json` of Hugging Face exports, beside the model or one folder up."""
     for folder in (file.folder, file.folder.parent):
         try:
-            config = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
-            told = _told_inside({key: str(config[key]) for key in ("image_mean", "image_std")})
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
-        if config.get("resample") in _PILLOW_FILTERS:
-            told["interpolation"] = _PILLOW_FILTERS[config["resample"]]
-        size, crop = config.get("size"), config.get("crop_size")
-        if isinstance(size, dict) and "shortest_edge" not in size:
-            told["crop_mode"] = "squash"  # both sides are resized, whatever the picture's aspect ratio
-        elif config.get("do_center_crop") and isinstance(size, dict) and isinstance(crop, dict):
-            told["crop_pct"] = min(1.0, crop.get("height", 1) / size["shortest_edge"])
-        return told
+            file = folder / "preprocessor_config.json"
+            if not file.is_file() or file.stat().st_size > _LARGEST_CONFIG:
+                continue
+            return _told_by(json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
+            continue  # somebody else's file of that name; defaults are assumed, and that is said
     return {}
+
+
+def _told_by(config: dict[str, Any]) -> dict[str, Any]:
+    told = _told_inside({key: str(config[key]) for key in ("image_mean", "image_std")})
+    if config.get("resample") in _PILLOW_FILTERS:
+        told["interpolation"] = _PILLOW_FILTERS[config["resample"]]
+    size, crop = config.get("size"), config.get("crop_size")
+    if isinstance(size, dict) and "shortest_edge" not in size:
+        told["crop_mode"] = "squash"  # both sides are resized, whatever the picture's aspect ratio
+    elif config.get("do_center_crop") and isinstance(size, dict) and isinstance(crop, dict):
+        share = min(1.0, crop.get("height", 1) / size["shortest_edge"])
+        if not share > 0:
+            raise ValueError("a crop of nothing")
+        told["crop_pct"] = share
+    return told
 
 
 def _numbers(text: str) -> tuple[float, float, float] | None:
@@ -238,6 +250,8 @@ def _numbers(text: str) -> tuple[float, float, float] | None:
         return None
     if len(numbers) == 1:
         numbers *= 3
+    if not all(map(math.isfinite, numbers)):
+        return None
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None
 
 

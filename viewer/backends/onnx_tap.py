@@ -132,21 +132,17 @@ class Tap:
         look = lookup(self._graph, tensors, self._fixed)
         try:
             scores = [make_scores(match, look, len(feed)) for match in self._found]
+            verdicts = [
+                _verdict(match, score, look, len(feed))
+                for match, score in zip(self._found, scores, strict=True)
+            ]
         except UnknownPlace as error:
             raise LayoutError(self._name, str(error)) from error
         known = self._known(feed, layout, outputs, job)
         layers = tuple(
-            AttentionLayer(
-                index,
-                match.name,
-                _kind(queries),
-                score,
-                queries,
-                keys,
-                _verdict(match, score, look, len(feed)),
-            )
-            for index, (match, score, (queries, keys)) in enumerate(
-                zip(self._found, scores, known.layouts, strict=True)
+            AttentionLayer(index, match.name, _kind(queries), score, queries, keys, verdict)
+            for index, (match, score, (queries, keys), verdict) in enumerate(
+                zip(self._found, scores, known.layouts, verdicts, strict=True)
             )
         )
         return layers, outputs, known.output_unchanged

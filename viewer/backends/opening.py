@@ -113,7 +113,7 @@ def _checked_size(size: ImageSize) -> ImageSize:
     """
     if size is None or size == "whole":
         return size
-    sides = (size,) if isinstance(size, int) else size
-    if isinstance(sides, tuple) and len(sides) in (1, 2) and all(isinstance(n, int) and n > 0 for n in sides):
+    sides = size if isinstance(size, tuple) else (size, size)
+    if len(sides) == 2 and all(type(side) is int and side > 0 for side in sides):
         return size
     raise InputError(f"{size!r} is no input size; give a number, a height and a width, or 'whole'.")

@@ -13,10 +13,11 @@ from viewer.attention.record import Provenance
 from viewer.backends.catalogue import check_family, check_name, create_trained, create_untrained
 from viewer.backends.checkpoints import load_checkpoint
 from viewer.backends.devices import torch_device
+from viewer.backends.file_kind import require_regular
 from viewer.backends.torch_model import TorchModel
 from viewer.backends.torch_runner import TorchRunner
 from viewer.backends.torch_sizes import SizedModels
-from viewer.errors import InputError
+from viewer.errors import InputError, ModelFileError
 from viewer.images.preprocess import Preprocessing
 
 if TYPE_CHECKING:
@@ -51,11 +52,18 @@ def open_timm(name: str, weights: Path | None, image_size: ImageSize, device: st
     notes: tuple[str, ...] = ()
     if weights is None:
         model, file = create_trained(name, job)
+        digest = _sha256(file, job)
     else:
-        model, file = create_untrained(name), weights
+        model = create_untrained(name)
         job.step(f"Loading {weights.name}", None)
+        require_regular(weights, "a checkpoint")
+        before = weights.stat()
+        digest = _sha256(weights, job)
         notes = load_checkpoint(name, model, weights)
-    provenance = Provenance(name, _sha256(file, job), "" if weights is None else str(weights), "torch")
+        after = weights.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise ModelFileError(weights, "changed while it was read", "Open it again.")
+    provenance = Provenance(name, digest, "" if weights is None else str(weights), "torch")
     return wrap(name, model, where, provenance, notes).sized(image_size)
 
 

@@ -124,8 +124,8 @@ def test_a_first_picture_without_finite_numbers_hides_no_changed_output():
 
 
 def softmaxes(q, k, v):
-    weights = (q @ k.mT).softmax(-1)
-    return weights @ (k @ q.mT).softmax(-1) @ v
+    weights = (q @ k.transpose(-2, -1)).softmax(-1)
+    return weights @ (k @ q.transpose(-2, -1)).softmax(-1) @ v
 
 
 def subtracted(q, k, v):
@@ -140,7 +140,7 @@ def subtracted_heads(q, k, v):
 
 
 def subtracted_weights(q, k, v):
-    return ((q @ k.mT).softmax(-1) - 0.5 * (k @ q.mT).softmax(-1)) @ v
+    return ((q @ k.transpose(-2, -1)).softmax(-1) - 0.5 * (k @ q.transpose(-2, -1)).softmax(-1)) @ v
 
 
 ALONE = "so neither map is what the model uses alone"
@@ -150,7 +150,7 @@ MIXED = {
     "heads subtracted": (subtracted_heads, "the outputs of two attentions are subtracted"),
     "weights subtracted": (subtracted_weights, "the weights of two attentions are subtracted"),
     "over the queries": (
-        lambda q, k, v: (q @ k.mT).softmax(-2) @ v,
+        lambda q, k, v: (q @ k.transpose(-2, -1)).softmax(-2) @ v,
         "normalizes its weights over the queries, not over the keys",
     ),
 }
@@ -166,7 +166,10 @@ def test_maps_the_model_does_not_use_alone_are_refused(name):
 
 
 def test_weights_turned_over_are_not_verified():
-    turned = Moved(lambda tokens, picture: tokens, lambda q, k, v: (k @ q.mT).softmax(-1).mT @ v).eval()
+    turned = Moved(
+        lambda tokens, picture: tokens,
+        lambda q, k, v: (k @ q.transpose(-2, -1)).softmax(-1).transpose(-2, -1) @ v,
+    ).eval()
     try:
         record = attending("turned", turned).attend(NOISE)
     except (LayoutError, NoAttentionError):

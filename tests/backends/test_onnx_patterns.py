@@ -356,7 +356,7 @@ def test_other_softmaxes_are_no_attention(name, tmp_path):
         open_onnx(path)
     assert caught.value.census["MatMul"] >= 3
     assert "Conv" in caught.value.census
-    assert "MatMul" in str(caught.value)
+    assert "matrix products" in str(caught.value)
 
 
 def test_census_of_a_convolutional_net(tmp_path):
@@ -378,5 +378,5 @@ def test_census_of_a_convolutional_net(tmp_path):
         open_onnx(path)
     assert caught.value.census == {"Conv": 1, "Relu": 1, "GlobalAveragePool": 1}
     assert str(caught.value) == (
-        f"{path} has no attention that Patchreach can find. It holds 1 Conv, 1 Relu, 1 GlobalAveragePool."
+        f"{path} has no attention that Patchreach can find. It holds 1 convolution, 1 pooling."
     )

@@ -44,7 +44,7 @@ def test_the_best_class_stands_under_the_name_and_the_others_in_the_tip(shown):
 def test_a_model_without_classes_leaves_the_size(shown):
     documents, strip = shown
     documents.update(0, record=key_query_record(2, 2, (4, 4)), status="done")
-    assert words(strip)[0] == ["grey.png", "60 × 40 px"]
+    assert words(strip)[0] == ["grey.png", "40 × 60 px"]
     assert "classes" not in words(strip)[1]
 
 
@@ -59,7 +59,7 @@ def test_pictures_of_one_name_are_told_apart_by_their_folders(shown, tmp_path):
     QApplication.processEvents()
     assert [words_of(strip, row)[1] for row in (1, 2)] == ["in morning", "in evening"]
     documents.close(2)
-    assert words_of(strip, 1) == ["cat.png", "40 × 30 px"]
+    assert words_of(strip, 1) == ["cat.png", "30 × 40 px"]
 
 
 def words_of(strip, row):

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from viewer.state.words import pixels_words
 from viewer.ui.pictures import reduced
 
 if TYPE_CHECKING:
@@ -234,8 +235,7 @@ def _key(item: QListWidgetItem) -> int:
 
 
 def _size(document: ImageDocument) -> str:
-    height, width = document.image.pixels.shape[:2]
-    return f"{width} × {height} px"
+    return pixels_words(document.image.pixels.shape[:2])
 
 
 def _classes(document: ImageDocument) -> list[str]:

@@ -5,8 +5,11 @@ import timm
 import torch
 
 from viewer.attention.layout import TokenLayout
-from viewer.backends.one_grid import require_one_grid
+from viewer.backends.one_grid import require_cover, require_one_grid
 from viewer.backends.opening import open_model
+from viewer.backends.positions import PositionTrace
+from viewer.backends.torch_layers import plan_layers
+from viewer.backends.torch_tap import AttentionTap
 from viewer.errors import LayoutError
 
 FINE = TokenLayout.regular((4, 6), (16.0, 16.0), ("cls",))
@@ -44,3 +47,39 @@ def test_pooled_keys_are_refused_by_both_backends(tmp_path):
     torch.save(full.state_dict(), tmp_path / "full.pth")
     with pytest.raises(LayoutError, match="only models with one grid throughout can be shown"):
         open_model("pvt_v2_b0", tmp_path / "full.pth").attend(torch.zeros(1, 3, 224, 224))
+
+
+@pytest.mark.parametrize("size", [(64, 96), (70, 96), (56, 110)])
+def test_a_grid_over_the_picture_passes_borders_aside(size):
+    require_cover("net", FINE, size)
+
+
+@pytest.mark.parametrize("size", [(128, 192), (64, 192), (32, 96)])
+def test_a_grid_over_part_of_the_picture_is_refused(size):
+    with pytest.raises(LayoutError, match=r"4 x 6 patches of 16 x 16 px do not cover a picture of"):
+        require_cover("net", FINE, size)
+
+
+class Gated(torch.nn.Module):
+    """Tokens are multiplied by a gate that the whole picture made, before they attend."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Conv2d(3, 8, 16, 16)
+
+    def forward(self, picture):
+        tokens = self.embed(picture).flatten(2).transpose(1, 2)
+        tokens = tokens * torch.sigmoid(tokens.mean(1, keepdim=True))
+        heads = tokens.reshape(1, -1, 2, 4).transpose(1, 2)
+        return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+
+
+def test_places_that_a_gate_draws_to_the_middle_are_refused():
+    torch.manual_seed(0)
+    net, picture = Gated().eval(), torch.rand(1, 3, 64, 96)
+    trace = PositionTrace(picture, net.named_parameters())
+    tap = AttentionTap(trace=trace)
+    with torch.no_grad(), tap:
+        net(picture)
+    with pytest.raises(LayoutError):
+        plan_layers("gated", tap.layers, trace)

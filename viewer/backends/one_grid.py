@@ -1,4 +1,4 @@
-"""What the views ask of a model's token layouts: that all layers share one patch grid."""
+"""What the views ask of token layouts: one patch grid for all layers, all over the picture."""
 
 from __future__ import annotations
 
@@ -37,6 +37,32 @@ def require_one_grid(model: str, layers: Iterable[tuple[str, TokenLayout, TokenL
                     f"the {side} of {name} sit on a grid of {_words(layout)}, others on {_words(first)}; "
                     "only models with one grid throughout can be shown",
                 )
+
+
+def require_cover(model: str, layout: TokenLayout, size: tuple[int, int]) -> None:
+    """Refuse a grid that does not span the picture: its places were averaged with others on the way.
+
+    Parameters
+    ----------
+    model
+        What to call the model in the error.
+    layout
+        Of keys that have places.
+    size
+        Height and width of the input in pixels.
+
+    Raises
+    ------
+    LayoutError
+        If the patches leave out, or stand out over, more than one patch along an axis.
+    """
+    for count, step, side in zip(layout.grid, layout.patch_px, size, strict=True):
+        if abs(count * step - side) > step:
+            raise LayoutError(
+                model,
+                f"{_words(layout)} of {layout.patch_px[0]:g} x {layout.patch_px[1]:g} px do not cover "
+                f"a picture of {size[0]} x {size[1]} px",
+            )
 
 
 def _words(layout: TokenLayout) -> str:

@@ -35,6 +35,11 @@ class PositionTrace:
         The model's input, (1, channels, height, width).
     parameters
         Names and tensors of what a model has learned (and its buffers).
+
+    Attributes
+    ----------
+    size
+        Height and width of the picture.
     """
 
     def __init__(self, picture: Tensor, parameters: Iterable[tuple[str, Tensor]]) -> None:
@@ -46,7 +51,7 @@ class PositionTrace:
         for name, parameter in parameters:
             self._labels[parameter] = len(self._names)
             self._names.append(name)
-        height, width = picture.shape[-2:]
+        height, width = self.size = picture.shape[-2:]
         y, x = torch.arange(height) + 0.5, torch.arange(width) + 0.5
         self._companions[picture] = torch.complex(*torch.meshgrid(y, x, indexing="ij")).expand(picture.shape)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from viewer.attention.layer import AttentionLayer, LayerKind
 from viewer.attention.layout import TokenLayout
-from viewer.backends.one_grid import require_one_grid
+from viewer.backends.one_grid import require_cover, require_one_grid
 from viewer.backends.positions import Lost, PositionTrace
 from viewer.backends.torch_tap import Tapped
 from viewer.errors import LayoutError
@@ -57,7 +57,8 @@ def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> t
     Raises
     ------
     LayoutError
-        If the tokens of some attention fill no grid, or another than the rest, or their places got lost.
+        If the tokens of some attention fill no grid, another than the rest or only part of the picture, or
+        their places got lost.
     """
     known: dict[bytes, TokenLayout] = {}
     modules = _distinct([found.module or f"attention {index}" for index, found in enumerate(tapped)])
@@ -66,6 +67,7 @@ def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> t
         queries, keys = (_layout(model, module, places, trace, known) for places in found.places)
         if keys.grid == (0, 0):
             raise LayoutError(model, f"the keys of {module} have no place on the picture")
+        require_cover(model, keys, trace.size)
         plans.append(LayerPlan(module, "self" if queries.grid != (0, 0) else "pool", queries, keys))
     require_one_grid(model, ((plan.module, plan.query_layout, plan.key_layout) for plan in plans))
     return tuple(plans)

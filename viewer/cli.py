@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         say(error)
         return _NOTHING_DONE
+    finally:
+        streams.settle_errors()
 
 
 def _run(arguments: list[str]) -> int:

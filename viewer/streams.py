@@ -63,6 +63,15 @@ def flush() -> None:
         raise _unwritable(error) from error
 
 
+def settle_errors() -> None:
+    """Send off what was said on standard error; where it is full, let the rest go, not the exit code."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
+
+
 def abandon(stream: TextIO) -> None:
     """Let what is left in a stream go nowhere: Python would fail over it once more while shutting down."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

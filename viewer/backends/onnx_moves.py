@@ -253,34 +253,6 @@ _FAMILIES = (
 _MOVES |= {op: rule for rule, names in _FAMILIES for op in names.split()}
 
 
-_FAMILIES = (
-    (_nowhere, "Shape Size GlobalAveragePool GlobalMaxPool"),
-    (_reshape, "Reshape Squeeze Unsqueeze Flatten"),
-    (_matmul, "MatMul FusedMatMul Gemm MatMulInteger QLinearMatMul"),
-    (_window, "Conv ConvInteger AveragePool MaxPool"),
-    (_reduce, "ReduceMean ReduceSum ReduceMax ReduceMin ReduceL2 ReduceSumSquare"),
-    (_elementwise, "Add Sub Mul Div Pow Min Max Sum Where PRelu Mod"),
-    (
-        _keep,
-        "Identity Cast CastLike Dropout Softmax LogSoftmax QuantizeLinear DequantizeLinear",
-    ),
-    (
-        _keep,
-        "LayerNormalization SimplifiedLayerNormalization RMSNormalization GroupNormalization LpNormalization",
-    ),
-    (
-        _keep,
-        "InstanceNormalization BatchNormalization RotaryEmbedding Clip Sqrt Exp Log Neg Abs Reciprocal Erf",
-    ),
-    (
-        _keep,
-        "Relu LeakyRelu Gelu Sigmoid Tanh Elu Selu Celu Mish Swish Softplus Softsign HardSwish HardSigmoid",
-    ),
-    (_keep, "DynamicQuantizeLinear ThresholdedRelu QuickGelu FastGelu BiasGelu"),
-)
-_MOVES |= {op: rule for rule, names in _FAMILIES for op in names.split()}
-
-
 def move(at: Setting) -> tuple[Places, ...]:
     """Return the places of an operator's outputs.
 

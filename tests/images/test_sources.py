@@ -17,10 +17,8 @@ from viewer import open_image
 from viewer.errors import ImageError
 from viewer.images.sources import (
     expand_paths,
-    image_from_bytes,
     image_from_data_url,
     kind_of,
-    looks_like_image,
     path_from_url,
 )
 
@@ -92,8 +90,7 @@ def test_kinds(tmp_path):
         "M.ONNX": "model",
     }
     assert kind_of(tmp_path / "missing") == "other"
-    assert looks_like_image(tmp_path / "no-ending")
-    assert not looks_like_image(tmp_path / "page")
+    assert kind_of(tmp_path / "no-ending") == "image"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
@@ -128,11 +125,11 @@ def test_names_that_no_system_takes_get_a_sentence(tmp_path, name):
 
 
 def test_bytes_of_the_clipboard():
-    image = image_from_bytes(PNG)
+    image = open_image(PNG, "pasted image")
     np.testing.assert_array_equal(image.pixels, noise(8, 8))
     assert image.name == "pasted image"
     with pytest.raises(ImageError, match=r"^pasted image is empty"):
-        image_from_bytes(b"")
+        open_image(b"", "pasted image")
 
 
 @pytest.mark.parametrize(

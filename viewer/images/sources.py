@@ -88,22 +88,6 @@ def _may_be_read(path: Path) -> bool:
         return False
 
 
-def looks_like_image(path: str | Path) -> bool:
-    """Tell whether a file is a picture by its ending or, lacking a known one, by its content."""
-    return kind_of(path) == "image"
-
-
-def image_from_bytes(data: bytes, name: str = "pasted image") -> DecodedImage:
-    """Decode picture data from the clipboard, a browser or another program.
-
-    Raises
-    ------
-    ImageError
-        As `open_image` does.
-    """
-    return open_image(data, name)
-
-
 def image_from_data_url(url: str, name: str = "dropped image") -> DecodedImage:
     """Decode a picture that came as a ``data:`` URL, base64 or percent-encoded.
 

@@ -269,17 +269,55 @@ def test_nothing_is_shown_of_no_picture(made):
     assert panel._query_at(QPointF(300, 200)) is None
 
 
-def test_the_inset_shows_the_crop_and_can_be_hidden(qtbot):
-    record = replace(planted(), box=(32.0, 0.0, 96.0, 64.0))
-    _, selection, display, scene = state_of(record)
+def inset_of(qtbot, box):
+    """Return a panel of a picture of which the model saw `box`, and where frame and inset are painted."""
+    _, selection, display, scene = state_of(replace(planted(), box=box))
     panel = ImagePanel(selection, display)
-    holder = show(qtbot, panel, scene, "overlay", (390, 380))
-    inset = panel._laid_out(panel._overlay).inset
-    image = pixels(panel)
+    panel.kept = show(qtbot, panel, scene, "overlay", (390, 380)), scene  # signals hold no reference
+    layout, extent = panel._laid_out(panel._overlay), panel._overlay.extent
+    return panel, layout.in_inset(extent, box), layout.in_inset(extent, (0, 0, 96, 64)), layout.inset
+
+
+# The whole picture is 96 px wide and 64 px high: a crop, all of it, and padded to a square and all around.
+BOXES = [
+    (32.0, 0.0, 96.0, 64.0),
+    (0.0, 0.0, 96.0, 64.0),
+    (0.0, -16.0, 96.0, 80.0),
+    (-20.0, -20.0, 116.0, 84.0),
+]
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_the_inset_frames_what_the_model_saw_on_all_four_sides(qtbot, box):
+    panel, frame, _, inset = inset_of(qtbot, box)
+    image = pixels(panel).astype(int)
     accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])
-    row = image[int(inset.center().y()), int(inset.left()) : int(inset.right())].astype(int)
-    marks = np.flatnonzero(np.abs(row - accent).sum(axis=1) < 80)
-    assert marks.min() == pytest.approx(inset.width() * 32 / 96, abs=3)
-    panel.set_inset(False)
+    marked = np.abs(image - accent).sum(axis=2) < 80
+    marked[:, : int(inset.left()) - 3] = False
+    marked[: int(inset.top()) - 3] = False
+    top, bottom, left, right = (
+        slice(round(side) - 2, round(side) + 3)
+        for side in (frame.top(), frame.bottom(), frame.left(), frame.right())
+    )
+    across = slice(round(frame.left()) + 2, round(frame.right()) - 2)
+    down = slice(round(frame.top()) + 2, round(frame.bottom()) - 2)
+    for edge in (marked[top, across], marked[bottom, across], marked[down, left].T, marked[down, right].T):
+        assert edge.any(axis=0).all()
+    assert panel.rect().toRectF().contains(frame.adjusted(-2, -2, 2, 2))
+
+
+def test_padding_in_the_inset_is_no_part_of_the_picture(qtbot):
+    panel, _, whole_picture, inset = inset_of(qtbot, (0.0, -16.0, 96.0, 80.0))
+    assert inset.width() == pytest.approx(inset.height())
+    assert whole_picture.height() == pytest.approx(inset.height() * 64 / 96)
+    empty = [int(palette("light").empty[i : i + 2], 16) for i in (1, 3, 5)]
+    middle = inset.center().x()
+    for y in (whole_picture.top() - 5, whole_picture.bottom() + 5):
+        assert colour_at(panel, QPointF(middle, y)) == empty
+    assert colour_at(panel, whole_picture.center()) != empty
+
+
+def test_where_the_crop_is_unknown_there_is_no_inset(made):
+    panel, *_ = made
+    panel.paint(replace(panel._overlay, box=None))
     assert panel._laid_out(panel._overlay).inset is None
-    assert holder.isVisible()

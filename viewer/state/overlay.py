@@ -82,6 +82,13 @@ class Overlay:
     box: tuple[float, float, float, float] | None
     caption: str
 
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """(left, top, right, bottom) in pixels of `whole`, with all of `whole` and of `box` in it."""
+        height, width = self.whole.shape[:2]
+        left, top, right, bottom = self.box or (0.0, 0.0, width, height)
+        return min(left, 0.0), min(top, 0.0), max(right, float(width)), max(bottom, float(height))
+
 
 def overlay(
     document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue

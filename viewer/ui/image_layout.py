@@ -25,6 +25,8 @@ _WORST_CAPTION = (
 _SMALL = 0.8  # a small title's share of ordinary type
 _LOW = 20.0  # lines of type; a panel lower than this is a low one
 
+Sides = tuple[float, float, float, float]
+
 
 @dataclass(frozen=True)
 class ImageLayout:
@@ -43,7 +45,8 @@ class ImageLayout:
     label
         Box of the colour bar's label, which is painted turned by 90 degrees.
     inset
-        Of the whole picture in small; None where it is switched off or there is no room.
+        Of the whole picture in small, padding around it included; None where its crop is unknown or there is
+        no room.
     caption
         Up to two lines of smaller type below the picture.
     """
@@ -68,6 +71,24 @@ class ImageLayout:
         """Return the prefix token whose box is under a position."""
         return next((name for name, _, box in self.chips if box.contains(position)), None)
 
+    def in_inset(self, extent: Sides, sides: Sides) -> QRectF:
+        """Return where a part of the whole picture is painted in the inset.
+
+        Parameters
+        ----------
+        extent
+            `Overlay.extent`, which fills the inset.
+        sides
+            (left, top, right, bottom) of the part, in the same pixels.
+        """
+        factor = self.inset.width() / (extent[2] - extent[0])
+        return QRectF(
+            self.inset.left() + (sides[0] - extent[0]) * factor,
+            self.inset.top() + (sides[1] - extent[1]) * factor,
+            (sides[2] - sides[0]) * factor,
+            (sides[3] - sides[1]) * factor,
+        )
+
     def cells(self, grid: tuple[int, int], box: tuple[float, float, float, float]) -> QRectF:
         """Return where the patches (top, left, bottom, right), ends exclusive, are painted."""
         height, width = self.picture.height() / grid[0], self.picture.width() / grid[1]
@@ -80,7 +101,7 @@ class ImageLayout:
         )
 
 
-def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF, inset: bool) -> ImageLayout:
+def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF) -> ImageLayout:
     """Divide the panel.
 
     Parameters
@@ -93,8 +114,6 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
         What is to be painted; only its shapes and names matter.
     metrics
         Of the theme's ordinary type.
-    inset
-        Whether the whole picture is wanted.
     """
     line, em = metrics.height(), metrics.averageCharWidth()
     margin = round(0.8 * em)
@@ -113,8 +132,8 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     caption_height = 0 if low else 0.95 * line * caption_lines
     room = QRectF(margin, top, width - beside - margin, size.height() - top - caption_height - margin)
     picture = _fit(room, overlay.seen.shape, ratio)
-    whole = overlay.whole.shape
-    place = _inset(picture, beside, size.width(), whole, em) if inset and overlay.box is not None else None
+    known = overlay.box is not None
+    place = _inset(picture, beside, size.width(), overlay.extent, em) if known else None
     bar_bottom = picture.bottom() if place is None else place.top() - line
     bar = QRectF(picture.right() + margin, picture.top(), line * 0.9, bar_bottom - picture.top())
     label = QRectF(bar.left() + beside - line - margin, bar.top(), line, bar.height())
@@ -131,12 +150,13 @@ def _fit(room: QRectF, shape: tuple[int, ...], ratio: float) -> QRectF:
     return QRectF(left, top, width, height)
 
 
-def _inset(picture: QRectF, beside: float, panel: float, shape: tuple[int, ...], em: float) -> QRectF | None:
+def _inset(picture: QRectF, beside: float, panel: float, extent: Sides, em: float) -> QRectF | None:
     """Return a box in the lower right, beside the picture; None where it would leave the bar no room."""
+    across, down = extent[2] - extent[0], extent[3] - extent[1]
     left = picture.right() + 0.8 * em
     room = min(panel - left - 0.8 * em, max(beside, 24 * em), picture.width() * 0.5)
-    factor = min(room / shape[1], picture.height() * 0.3 / shape[0])
-    width, height = shape[1] * factor, shape[0] * factor
+    factor = min(room / across, picture.height() * 0.3 / down)
+    width, height = across * factor, down * factor
     if picture.height() - height < 16 * em or min(width, height) < 3 * em:
         return None
     return QRectF(left, picture.bottom() - height, width, height)

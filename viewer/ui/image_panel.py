@@ -47,7 +47,6 @@ class ImagePanel(QWidget):
         self._layout: ImageLayout | None = None
         self._photo: QPixmap | None = None
         self._small: QPixmap | None = None
-        self._inset = True
         self.setMouseTracking(True)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -66,7 +65,7 @@ class ImagePanel(QWidget):
         before = self._overlay
         self._overlay = overlay
         if overlay is None or before is None or _shape(overlay) != _shape(before):
-            self._layout = None
+            self._layout = self._small = None
         if overlay is None or before is None or overlay.seen is not before.seen:
             self._photo = None
         if overlay is None or before is None or overlay.whole is not before.whole:
@@ -76,12 +75,6 @@ class ImagePanel(QWidget):
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
         self._palette = palette
-        self._layout = self._photo = self._small = None
-        self.update()
-
-    def set_inset(self, shown: bool) -> None:
-        """Show the whole picture in small, with a box around what the model saw of it, or do not."""
-        self._inset = shown
         self._layout = self._photo = self._small = None
         self.update()
 
@@ -138,7 +131,7 @@ class ImagePanel(QWidget):
         if self._layout is None:
             metrics = QFontMetricsF(font(self._palette))
             size, ratio = QSizeF(self.size()), self.devicePixelRatioF()
-            self._layout = lay_out(size, ratio, overlay, metrics, self._inset)
+            self._layout = lay_out(size, ratio, overlay, metrics)
         return self._layout
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -161,7 +154,7 @@ class ImagePanel(QWidget):
         if overlay.values is not None:
             self._paint_bar(painter, overlay, layout)
         if layout.inset is not None:
-            self._paint_inset(painter, overlay, layout.inset)
+            self._paint_inset(painter, overlay, layout)
         self._paint_caption(painter, overlay, layout)
 
     def _paint_title(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
@@ -269,16 +262,16 @@ class ImagePanel(QWidget):
         painter.drawText(QRectF(0, 0, box.height(), box.width()), Qt.AlignmentFlag.AlignCenter, words)
         painter.restore()
 
-    def _paint_inset(self, painter: QPainter, overlay: Overlay, place: QRectF) -> None:
+    def _paint_inset(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        height, width = overlay.whole.shape[:2]
+        place = layout.in_inset(overlay.extent, (0, 0, width, height))
         if self._small is None:
-            self._small = reduced(overlay.whole, place.size().toSize(), self.devicePixelRatioF())
+            size = place.size().toSize().expandedTo(QSize(1, 1))
+            self._small = reduced(overlay.whole, size, self.devicePixelRatioF())
+        # What is not the picture's own is padding.
+        painter.fillRect(layout.inset, QColor(self._palette.empty))
         painter.drawPixmap(place, self._small, QRectF(self._small.rect()))
-        factor = place.width() / overlay.whole.shape[1]
-        left, top, right, bottom = (side * factor for side in overlay.box)
-        box = QRectF(place.left() + left, place.top() + top, right - left, bottom - top)
-        painter.setClipRect(place.adjusted(-3, -3, 3, 3))
-        frame(painter, box, self._palette.accent, 2.0)
-        painter.setClipping(False)
+        frame(painter, layout.in_inset(overlay.extent, overlay.box), self._palette.accent, 2.0)
 
     def _paint_caption(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
         painter.setFont(font(self._palette, 0.9))
@@ -291,4 +284,4 @@ class ImagePanel(QWidget):
 def _shape(overlay: Overlay) -> tuple[object, ...]:
     """Return all of a description that decides where things are put."""
     names = tuple(name for name, _ in overlay.prefix)
-    return overlay.seen.shape, overlay.whole.shape, overlay.box is None, names, overlay.caption
+    return overlay.seen.shape, overlay.whole.shape, overlay.box, names, overlay.caption

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from viewer.backends.model import Job
 from viewer.backends.positions import PositionTrace
+from viewer.backends.torch_fastpath import fast_path_off
 from viewer.backends.torch_layers import LayerPlan, plan_layers
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_ops import tensors_in
@@ -117,7 +118,7 @@ class TorchRunner:
         size = (picture.shape[-2], picture.shape[-1])
         model = self.sizes.at(size)
         # In inference mode composite operations would arrive undivided, so leave it where a caller is in it.
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), fast_path_off():
             picture = picture.to(self.device, next(model.parameters()).dtype)
             picture = picture.clone() if picture.is_inference() else picture
             if size not in self._plans:

@@ -19,6 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends import torch_origin
+from viewer.backends.torch_fastpath import UNPACKED
 from viewer.backends.torch_mixes import Mixes
 from viewer.backends.torch_ops import FUSED, SOFTMAX, call_shape, named_arguments, op_name, tensors_in
 from viewer.backends.torch_origin import VIEWS, Origin
@@ -112,8 +113,11 @@ class AttentionTap(TorchDispatchMode):
     ) -> object:
         """Run an operation and note what it tells of attention."""
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         name = op_name(func)
+        if name in UNPACKED:
+            with self:
+                return UNPACKED[name](named_arguments(func, args, kwargs))
+        result = func(*args, **kwargs)
         self.census[name] += 1
         self.signature = hash((self.signature, name, call_shape(args), call_shape(kwargs)))
         if name in FUSED:

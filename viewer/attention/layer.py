@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, Union
 
 import numpy as np
+import torch
 
 from viewer.attention.layout import is_index
 from viewer.attention.scores import storage_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
-    import torch
     from torch import Tensor
 
     from viewer.attention.layout import Query, TokenLayout
     from viewer.attention.scores import Scratch, SoftmaxRows
 
-LayerKind = Literal["self", "pool"]
-"""`self`: patches attend to patches. `pool`: a learned query gathers all tokens (attention pooling)."""
+LayerKind = Literal["self", "pool", "channel"]
+"""`self`: patches attend to patches. `pool`: a learned query gathers all tokens (attention pooling).
+`channel`: channels attend to channels, so queries and keys have no place on the picture."""
 
 Rows = Union[slice, "list[int]"]
 """Token indices of some queries."""
@@ -55,6 +59,12 @@ class Scores(Protocol):
     ----------
     heads, queries, keys
         Counts, prefix tokens included.
+    groups
+        In how many groups (windows) of as many tokens each the queries and keys come; a query looks at the
+        keys of its own group. Token ``g * queries / groups + i`` is the i-th of group `g`.
+    stacked
+        The scores of one group beside the other, with groups times heads heads; for one group the scores
+        themselves.
     how
         "query-key" or "weights".
     device
@@ -66,18 +76,32 @@ class Scores(Protocol):
     heads: int
     queries: int
     keys: int
+    groups: int
     how: str
     device: torch.device
     tensors: tuple[Tensor, ...]
 
+    @property
+    def stacked(self) -> Scores:
+        """See the class."""
+
     def weights(self, rows: Rows) -> Tensor:
-        """Return attention weights of some queries, float32 (heads, rows, keys), each row summing to 1."""
+        """Return attention weights of some queries, float32 (heads, rows, keys of a group).
+
+        Each row sums to 1.
+        """
+
+    def reach(self, rows: Rows) -> Tensor | None:
+        """Return which keys of their group some queries may look at, bool (rows, keys of a group).
+
+        None where all may look at all.
+        """
 
     def column(self, key: int, log_normalizer: Tensor | None) -> Tensor:
-        """Return how much every query attends to one key, float32 (heads, queries)."""
+        """Return how much each query of the key's group attends to it, float32 (heads, queries of a group)."""
 
     def softmax_rows(self, rows: slice, scratch: Scratch) -> SoftmaxRows:
-        """Return weights of a chunk of queries with their entropy and normalizer, for sweeps."""
+        """Return weights of a chunk of queries with their entropy and normalizer, for sweeps (of `stacked`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +122,9 @@ class AttentionLayer:
         Where the tokens on either side sit.
     verdict
         What was verified.
+    note
+        What a person should know of the weights, as a clause: that they are shown before the heads were
+        mixed, or why the tokens have no place; mostly empty.
     """
 
     index: int
@@ -107,12 +134,14 @@ class AttentionLayer:
     query_layout: TokenLayout
     key_layout: TokenLayout
     verdict: Verdict
+    note: str = ""
 
     def __repr__(self) -> str:
         rows, columns = self.key_layout.grid
+        groups = f" in {self.scores.groups} groups" if self.scores.groups > 1 else ""
         return (
             f"<AttentionLayer {self.index}: {self.name}, {self.kind}, {self.heads} heads, "
-            f"{self.scores.queries} queries x {self.scores.keys} keys, {rows} rows x {columns} columns, "
+            f"{self.scores.queries} queries x {self.scores.keys} keys{groups}, {rows} rows x {columns} columns, "
             f"{'verified' if self.verdict.verified else 'not verified'}>"
         )
 
@@ -126,8 +155,22 @@ class AttentionLayer:
         """Memory that queries, keys, bias or weights keep alive, in bytes."""
         return storage_bytes(self.scores.tensors)
 
+    @property
+    def stride(self) -> tuple[float, float]:
+        """Spacing of the keys in units of the queries' spacing, down and across; NaN where one has no grid."""
+        if not (self.query_layout.placed and self.key_layout.placed):
+            return (math.nan, math.nan)
+        down, across = (
+            key / query
+            for key, query in zip(self.key_layout.patch_px, self.query_layout.patch_px, strict=True)
+        )
+        return (down, across)
+
     def weights(self, query: Query) -> npt.NDArray[np.float32]:
-        """Return what one query attends to, float32 (heads, keys), each row summing to 1.
+        """Return what one query attends to, float32 (heads, keys).
+
+        Each row sums to 1 over the keys that the query may look at; keys out of its reach (of other windows,
+        or masked) are NaN, never 0.
 
         Raises
         ------
@@ -135,10 +178,50 @@ class AttentionLayer:
             If there is no such query.
         """
         token = self.query_layout.token(query)
-        return self.scores.weights([token])[:, 0].cpu().numpy()
+        return self._spread(self.scores.weights([token])[:, 0].cpu().numpy(), [token])
+
+    def reach(self, query: Query) -> npt.NDArray[np.bool_]:
+        """Return which keys a query may look at, bool (keys,).
+
+        Raises
+        ------
+        LookupError
+            If there is no such query.
+        """
+        return np.isfinite(self.weights(query)).all(axis=0)
+
+    def column(self, key: int, log_normalizer: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
+        """Return how much each query attends to one key token, float32 (heads, queries).
+
+        NaN for queries that can't look at it.
+
+        Parameters
+        ----------
+        key
+            Token index.
+        log_normalizer
+            As `viewer.attention.sweep.LayerMeasures` has it.
+        """
+        normalizer = (
+            None if log_normalizer is None else torch.tensor(log_normalizer, device=self.scores.device)
+        )
+        found = self.scores.column(key, normalizer).cpu().numpy()
+        group, inside = divmod(key, self.scores.stacked.keys)
+        count = self.scores.stacked.queries
+        mine = slice(group * count, (group + 1) * count)
+        reach = self.scores.reach(mine)
+        if reach is not None:
+            found = np.where(reach[:, inside].cpu().numpy(), found, np.float32(np.nan))
+        if self.scores.groups == 1:
+            return found
+        whole = np.full((self.heads, self.scores.queries), np.nan, np.float32)
+        whole[:, mine] = found
+        return whole
 
     def matrix(self, head: int) -> npt.NDArray[np.float32]:
         """Return the whole attention matrix of one head, float32 (queries, keys); it is built on demand.
+
+        Keys out of a query's reach are NaN.
 
         Raises
         ------
@@ -150,6 +233,22 @@ class AttentionLayer:
         whole = np.empty((self.scores.queries, self.scores.keys), np.float32)
         rows = 128  # few enough that the other heads, which come along, stay small
         for start in range(0, len(whole), rows):
-            chunk = slice(start, start + rows)
-            whole[chunk] = self.scores.weights(chunk)[head].cpu().numpy()
+            chunk = range(start, min(start + rows, len(whole)))
+            weights = self.scores.weights(slice(start, chunk.stop))[head]
+            whole[start : chunk.stop] = self._spread(weights.cpu().numpy(), chunk)
         return whole
+
+    def _spread(self, weights: npt.NDArray[np.float32], rows: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Put weights (n, keys of a group) of some queries among all keys, (n, keys).
+
+        Either all `n` belong to one query (its heads), or each to its own.
+        """
+        scores = self.scores
+        reach = scores.reach(list(rows))
+        if reach is not None:
+            weights = np.where(reach.cpu().numpy(), weights, np.float32(np.nan))
+        if scores.groups == 1:
+            return weights
+        whole = np.full((len(weights), scores.groups, scores.stacked.keys), np.nan, np.float32)
+        whole[np.arange(len(weights)), np.array(rows) // scores.stacked.queries] = weights
+        return whole.reshape(len(weights), -1)

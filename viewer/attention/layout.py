@@ -31,7 +31,13 @@ class TokenLayout:
     prefix_tokens
         int64 (P,), the indices of the tokens without a place, in token order.
     prefix_names
-        A name for each of `prefix_tokens`: "cls", "dist", "reg1", ...
+        A name for each of `prefix_tokens`: "cls", "dist", "reg1", ... What windows were filled up with is
+        "padding".
+    cells
+        int64 (tokens,), the patch that each token is, counted row by row; -1 for a prefix token. Where windows
+        overlap, several tokens are one patch, and `patch_tokens` names the first of them.
+    origin
+        Centre of the first patch as (y, x) in input pixels; half a patch, unless patches overlap.
     """
 
     positions: npt.NDArray[np.float32]
@@ -40,6 +46,8 @@ class TokenLayout:
     patch_tokens: npt.NDArray[np.int64]
     prefix_tokens: npt.NDArray[np.int64]
     prefix_names: tuple[str, ...]
+    cells: npt.NDArray[np.int64]
+    origin: tuple[float, float]
 
     @classmethod
     def regular(
@@ -56,7 +64,7 @@ class TokenLayout:
 
     @classmethod
     def from_positions(
-        cls, positions: npt.NDArray[np.float32], prefix_names: Sequence[str] = ()
+        cls, positions: npt.NDArray[np.float32], prefix_names: Sequence[str] = (), *, repeats: bool = False
     ) -> TokenLayout:
         """Find the patch grid in traced token positions, in whatever order the tokens come.
 
@@ -66,11 +74,13 @@ class TokenLayout:
             float32 (tokens, 2) as (y, x) in input pixels, NaN where a token has no place.
         prefix_names
             Names for the tokens without a place, in token order; too few are completed with "prefix0", ...
+        repeats
+            Whether several tokens may sit at the same place, as keys do where windows overlap.
 
         Raises
         ------
         ValueError
-            If the tokens with a place do not fill a regular grid, each cell once.
+            If the tokens with a place do not fill a regular grid, each cell once (or more, with `repeats`).
         """
         positions = np.ascontiguousarray(positions, dtype=np.float32)
         placed = np.flatnonzero(np.isfinite(positions).all(axis=1))
@@ -78,12 +88,14 @@ class TokenLayout:
         names = tuple(prefix_names[: len(prefix)]) + tuple(
             f"prefix{i}" for i in range(len(prefix_names), len(prefix))
         )
+        cells = np.full(len(positions), -1, np.int64)
         if len(placed) == 0:
-            return cls(positions, (0, 0), (0.0, 0.0), placed, prefix, names)
+            return cls(positions, (0, 0), (0.0, 0.0), placed, prefix, names, cells, (0.0, 0.0))
         rows = _axis(positions[placed, 0], "rows")
         columns = _axis(positions[placed, 1], "columns")
-        cells = rows.index * columns.count + columns.index
-        if len(placed) != rows.count * columns.count or len(np.unique(cells)) != len(placed):
+        cells[placed] = rows.index * columns.count + columns.index
+        filled, first = np.unique(cells[placed], return_index=True)
+        if len(filled) != rows.count * columns.count or (len(placed) != len(filled) and not repeats):
             raise ValueError(
                 f"{len(placed)} tokens do not fill a grid of {rows.count} rows and {columns.count} columns"
             )
@@ -91,9 +103,11 @@ class TokenLayout:
             positions=positions,
             grid=(rows.count, columns.count),
             patch_px=(rows.step, columns.step),
-            patch_tokens=placed[np.argsort(cells)],
+            patch_tokens=placed[first],
             prefix_tokens=prefix,
             prefix_names=names,
+            cells=cells,
+            origin=(rows.first, columns.first),
         )
 
     def __repr__(self) -> str:
@@ -108,6 +122,28 @@ class TokenLayout:
     def tokens(self) -> int:
         """Number of tokens, prefix tokens included."""
         return len(self.positions)
+
+    @property
+    def placed(self) -> bool:
+        """Whether any token has a place."""
+        return self.grid != (0, 0)
+
+    def patch_at(self, y: float, x: float) -> tuple[int, int]:
+        """Return (row, column) of the patch whose centre is nearest to a point in input pixels."""
+        return int(self._nearest(0, np.array([y]))[0]), int(self._nearest(1, np.array([x]))[0])
+
+    def patches_under(self, other: TokenLayout) -> npt.NDArray[np.int64]:
+        """Return which patch of this layout lies under the centre of each patch of another, int64 (R * C,)."""
+        rows, columns = (
+            self._nearest(axis, other.origin[axis] + other.patch_px[axis] * np.arange(other.grid[axis]))
+            for axis in (0, 1)
+        )
+        return (rows[:, None] * self.grid[1] + columns).ravel()
+
+    def _nearest(self, axis: int, centres: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        # Just short of halfway still belongs to the patch before, so float noise decides nothing.
+        steps = np.floor((centres - self.origin[axis]) / self.patch_px[axis] + 0.5 - _HALFWAY)
+        return np.clip(steps, 0, self.grid[axis] - 1).astype(np.int64)
 
     def token(self, query: Query) -> int:
         """Return the token index of a patch, a prefix token's name or a token index.
@@ -142,12 +178,14 @@ def is_index(value: object) -> bool:
 
 # Traced coordinates carry float32 rounding: values closer than this are one coordinate, in pixels.
 _SAME = 0.1
+_HALFWAY = 1e-3  # of a patch
 
 
 class _Axis(NamedTuple):
     index: npt.NDArray[np.int64]
     count: int
     step: float
+    first: float
 
 
 def _axis(centres: npt.NDArray[np.float32], what: str) -> _Axis:
@@ -164,4 +202,4 @@ def _axis(centres: npt.NDArray[np.float32], what: str) -> _Axis:
         raise ValueError(f"the {what} of tokens are not evenly spaced; they begin at {listing} pixels")
     # A single row has no spacing; its centre lies half a patch from the border.
     step = float(steps.mean()) if len(steps) else 2 * float(places[0])
-    return _Axis(index, len(places), round(step, 3))
+    return _Axis(index, len(places), round(step, 3), round(float(places[0]), 3))

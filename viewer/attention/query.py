@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     import numpy.typing as npt
 
     from viewer.attention.layer import AttentionLayer
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 def attention_from(record: AttentionRecord, query: Query) -> tuple[npt.NDArray[np.float32], ...]:
     """Return, for each layer, what the query attends to: float32 (heads, keys).
 
-    A layer that lacks the query (attention pooling has one learned query of its own) answers with its only
-    query's weights.
+    A patch is one of the record's grid; in a layer with another grid its place is what counts. A layer of
+    attention pooling, which has one learned query of its own, answers with that. Keys out of the query's reach
+    are NaN, and so is all of a layer that lacks the query.
 
     Raises
     ------
     LookupError
-        If there is no such query.
+        If there is no such query in any layer.
     """
-    record.layout.token(query)
+    record.require(query)
     with one_thread():
-        return tuple(_row(layer, query) for layer in record.layers)
+        return tuple(_row(record, layer, query) for layer in record.layers)
 
 
 def attention_to(
@@ -40,20 +41,19 @@ def attention_to(
 ) -> tuple[npt.NDArray[np.float32], ...]:
     """Return, for each layer, how much every query attends to one key: float32 (heads, queries).
 
+    Queries that can't reach the key are NaN; `key` is as in `attention_from`.
+
     Raises
     ------
     LookupError
-        If there is no such key.
+        If there is no such key in any layer.
     """
-    columns = []
+    record.require(key)
     with one_thread():
-        for layer, measured in zip(record.layers, measures.layers, strict=True):
-            normalizer = measured.log_normalizer
-            if normalizer is not None:
-                normalizer = torch.tensor(normalizer, device=layer.scores.device)
-            column = layer.scores.column(layer.key_layout.token(key), normalizer)
-            columns.append(column.cpu().numpy())
-    return tuple(columns)
+        return tuple(
+            _column(record, layer, measured.log_normalizer, key)
+            for layer, measured in zip(record.layers, measures.layers, strict=True)
+        )
 
 
 @contextmanager
@@ -71,6 +71,27 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _row(layer: AttentionLayer, query: Query) -> npt.NDArray[np.float32]:
-    token = 0 if layer.scores.queries == 1 else layer.query_layout.token(query)
-    return layer.scores.weights([token])[:, 0].cpu().numpy()
+def _row(record: AttentionRecord, layer: AttentionLayer, query: Query) -> npt.NDArray[np.float32]:
+    token = 0 if layer.scores.queries == 1 else record.token_in(layer.query_layout, query)
+    if token is None:
+        return np.full((layer.heads, layer.scores.keys), np.nan, np.float32)
+    return layer.weights(token)
+
+
+def _column(
+    record: AttentionRecord,
+    layer: AttentionLayer,
+    log_normalizer: npt.NDArray[np.float32] | None,
+    key: Query,
+) -> npt.NDArray[np.float32]:
+    token = record.token_in(layer.key_layout, key)
+    if token is None:
+        return np.full((layer.heads, layer.scores.queries), np.nan, np.float32)
+    column = layer.column(token, log_normalizer)
+    # Where windows overlap, a patch is a key of several of them, each with queries of its own.
+    cell = layer.key_layout.cells[token]
+    if layer.scores.groups > 1 and cell >= 0:
+        for other in np.flatnonzero(layer.key_layout.cells == cell):
+            if other != token:
+                column = np.fmax(column, layer.column(int(other), log_normalizer))
+    return column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from viewer.attention.scores import storage_bytes
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from viewer.attention.layer import AttentionLayer
-    from viewer.attention.layout import TokenLayout
+    from viewer.attention.layout import Query, TokenLayout
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,70 @@ class AttentionRecord:
             f"{prefix}, {'verified' if self.verified else 'not verified'}>"
         )
 
-    @property
+    @cached_property
     def layout(self) -> TokenLayout:
-        """The token layout of the first layer in which patches attend to patches."""
-        for layer in self.layers:
-            if layer.kind == "self":
-                return layer.key_layout
-        return self.layers[0].key_layout
+        """The finest token layout of any layer in which patches attend to patches.
+
+        Its grid is the record's: the queries of all layers are named by it.
+        """
+        layers = [layer for layer in self.layers if layer.kind == "self"] or self.layers
+        layouts = [layout for layer in layers for layout in (layer.key_layout, layer.query_layout)]
+        return max(layouts, key=lambda layout: len(layout.patch_tokens))
+
+    @cached_property
+    def prefix_names(self) -> tuple[str, ...]:
+        """Names of the prefix tokens of any layer in which patches attend to patches, padding left out."""
+        layers = [layer for layer in self.layers if layer.key_layout.placed]
+        names = [name for layer in layers for name in layer.key_layout.prefix_names]
+        return tuple(dict.fromkeys(name for name in names if name != "padding"))
+
+    @cached_property
+    def one_grid(self) -> bool:
+        """Whether the patches of every layer are those of the record's grid, on either side."""
+        mine = (self.layout.grid, self.layout.patch_px, self.layout.origin)
+        return all(
+            (layout.grid, layout.patch_px, layout.origin) == mine
+            for layer in self.layers
+            for layout in (layer.query_layout, layer.key_layout)
+            if layout.placed
+        )
+
+    def require(self, query: Query) -> None:
+        """Check that there is such a patch on the record's grid, prefix token or token.
+
+        Raises
+        ------
+        LookupError
+            If there is not; the message lists what there is.
+        """
+        if not (isinstance(query, str) and query in self.prefix_names):
+            self.layout.token(query)
+
+    def token_in(self, layout: TokenLayout, query: Query) -> int | None:
+        """Return the token of a layer that stands for a query of the record, None where it has none.
+
+        Parameters
+        ----------
+        layout
+            Of the layer's queries or keys.
+        query
+            A patch of the record's grid, a prefix token, or a token index, which is taken as it is.
+        """
+        if isinstance(query, str):
+            return layout.token(query) if query in layout.prefix_names else None
+        if not isinstance(query, tuple):
+            return int(query) if 0 <= query < layout.tokens else None
+        if not layout.placed:
+            return None
+        centre = (
+            origin + index * step
+            for origin, index, step in zip(self.layout.origin, query, self.layout.patch_px, strict=True)
+        )
+        return layout.token(layout.patch_at(*centre))
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of the patch grid."""
+        """Rows and columns of the patch grid; of the finest, where layers differ (see `layout`)."""
         return self.layout.grid
 
     @property
@@ -131,7 +185,7 @@ class AttentionRecord:
     @property
     def prefix_tokens(self) -> int:
         """Number of prefix tokens (class, distillation, registers)."""
-        return len(self.layout.prefix_tokens)
+        return len(self.prefix_names)
 
     @property
     def verified(self) -> bool:

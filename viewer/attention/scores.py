@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 # In float32 exp(-200) is exactly 0, so logits this far below their row's maximum may be cut off there.
 _FAR_BELOW = -200.0
+# Models forbid keys by adding -inf, or a number like -100 that no learned bias comes near.
+_FORBIDDEN = -50.0
 
 
 class SoftmaxRows(NamedTuple):
@@ -79,6 +83,7 @@ class QueryKeyScores:
     """
 
     how = "query-key"
+    groups = 1
 
     def __init__(self, queries: Tensor, keys: Tensor, scale: float, bias: Tensor | None = None) -> None:
         if queries.ndim != 3 or keys.ndim != 3 or queries.shape[2] != keys.shape[2]:
@@ -104,6 +109,11 @@ class QueryKeyScores:
             ) from error
 
     @property
+    def stacked(self) -> QueryKeyScores:
+        """Itself: there is one group."""
+        return self
+
+    @property
     def device(self) -> torch.device:
         """Where the tensors live."""
         return self.query_vectors.device
@@ -113,6 +123,36 @@ class QueryKeyScores:
         """Everything this keeps in memory."""
         kept = (self.query_vectors, self.key_vectors)
         return kept if self.bias is None else (*kept, self.bias)
+
+    @cached_property
+    def _forbids(self) -> bool:
+        """Whether the bias keeps any query from any key."""
+        return self.bias is not None and bool(self.bias.amin() < self.bias.amax() + _FORBIDDEN)
+
+    def reach(self, rows: Rows) -> Tensor | None:
+        """Return which keys some queries may look at, bool (rows, keys); None where all may look at all."""
+        if not self._forbids:
+            return None
+        bias = self.bias[:, rows]
+        return (bias > bias.amax(dim=-1, keepdim=True) + _FORBIDDEN).any(dim=0)
+
+    def part(self, heads: slice) -> QueryKeyScores:
+        """Return some of the heads, which share memory with these; whole key heads only."""
+        found = copy.copy(self)
+        shared = self.heads // len(self.key_vectors)
+        start, stop, _ = heads.indices(self.heads)
+        found.query_vectors = self.query_vectors[heads]
+        found.key_vectors = self.key_vectors[start // shared : -(-stop // shared)]
+        found.bias = None if self.bias is None else self.bias[heads]
+        found.heads = len(found.query_vectors)
+        return found
+
+    def picked(self, heads: list[int]) -> QueryKeyScores:
+        """Return a copy with the heads in another order."""
+        shared = self.heads // len(self.key_vectors)
+        keys = self.key_vectors[[head // shared for head in heads]]
+        bias = None if self.bias is None else self.bias[heads]
+        return QueryKeyScores(self.query_vectors[heads], keys, self.scale, bias)
 
     def logits(self, rows: Rows, out: Tensor | None = None) -> Tensor:
         """Return scaled and biased dot products of some queries, float32 (heads, rows, keys).
@@ -206,12 +246,33 @@ class WeightScores:
     """
 
     how = "weights"
+    groups = 1
 
     def __init__(self, weights: Tensor) -> None:
         if weights.ndim != 3:
             raise ValueError(f"weights have three dimensions, not {weights.ndim}")
         self._weights = _owned(weights)
         self.heads, self.queries, self.keys = weights.shape
+
+    @property
+    def stacked(self) -> WeightScores:
+        """Itself: there is one group."""
+        return self
+
+    def reach(self, rows: Rows) -> Tensor | None:
+        """Return None: what a query may look at can't be told from weights, so all is taken to be."""
+        return None
+
+    def part(self, heads: slice) -> WeightScores:
+        """Return some of the heads, which share memory with these."""
+        found = copy.copy(self)
+        found._weights = self._weights[heads]
+        found.heads = len(found._weights)
+        return found
+
+    def picked(self, heads: list[int]) -> WeightScores:
+        """Return a copy with the heads in another order."""
+        return WeightScores(self._weights[heads])
 
     @property
     def device(self) -> torch.device:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from viewer.attention.layer import AttentionLayer
+    from viewer.attention.layer import AttentionLayer, Scores
     from viewer.attention.record import AttentionRecord
 
 # A chunk's weights should stay in the processor's cache between the passes over them.
@@ -44,7 +44,8 @@ class LayerMeasures:
     entropy
         ``-sum A log A`` over all keys, prefix keys included, in nats.
     keys
-        Number of keys, prefix keys included.
+        Number of keys that a query looks at, prefix keys included; those of its own window where there are
+        windows.
     log_normalizer
         float32 (heads, queries), logarithm of each row's softmax denominator, for all queries in token order;
         None where the record holds weights. Columns of the matrix are built from it.
@@ -159,17 +160,19 @@ class _Sums(NamedTuple):
 
 
 def _measure_layer(layer: AttentionLayer, metric: Metric, report: Callable[[float], None]) -> LayerMeasures:
-    scores = layer.scores
+    scores, stacked = layer.scores, layer.scores.stacked
     block = _DistanceBlock(layer, metric)
-    size = (len(_Sums._fields), scores.heads, scores.queries)
+    size = (len(_Sums._fields), stacked.heads, stacked.queries)
     sums = _Sums(*torch.zeros(size, dtype=torch.float32, device=scores.device))
-    rows = _chunk_rows(scores.heads, scores.keys)
-    scratch = Scratch(scores.heads, min(rows, scores.queries), scores.keys, scores.device)
-    for start in range(0, scores.queries, rows):
-        report(start / scores.queries)
-        _sweep_chunk(layer, block, slice(start, min(start + rows, scores.queries)), sums, scratch)
-    found = _Sums(*torch.stack(sums).cpu().numpy())
-    order = layer.query_layout.patch_tokens if layer.query_layout.grid != (0, 0) else slice(None)
+    rows = _chunk_rows(stacked.heads, stacked.keys)
+    scratch = Scratch(stacked.heads, min(rows, stacked.queries), stacked.keys, scores.device)
+    for start in range(0, stacked.queries, rows):
+        report(start / stacked.queries)
+        _sweep_chunk(stacked, block, slice(start, min(start + rows, stacked.queries)), sums, scratch)
+    # From (groups * heads, queries of a group) to (heads, queries).
+    ungrouped = torch.stack(sums).view(len(sums), scores.groups, scores.heads, stacked.queries)
+    found = _Sums(*ungrouped.transpose(1, 2).reshape(len(sums), scores.heads, -1).cpu().numpy())
+    order = layer.query_layout.patch_tokens if layer.query_layout.placed else slice(None)
     missing = np.float32(0 if block.placed else np.nan)
     return LayerMeasures(
         distance_sum=found.pixels[:, order] + missing,
@@ -177,50 +180,67 @@ def _measure_layer(layer: AttentionLayer, metric: Metric, report: Callable[[floa
         patch_mass=found.patch_mass[:, order],
         prefix_mass=found.prefix_mass[:, order],
         entropy=found.entropy[:, order],
-        keys=scores.keys,
+        keys=stacked.keys,
         log_normalizer=found.log_normalizer.copy() if scores.how == "query-key" else None,
     )
 
 
-def _sweep_chunk(
-    layer: AttentionLayer, block: _DistanceBlock, rows: slice, sums: _Sums, scratch: Scratch
-) -> None:
-    weights, entropy, log_normalizer = layer.scores.softmax_rows(rows, scratch)
+def _sweep_chunk(stacked: Scores, block: _DistanceBlock, rows: slice, sums: _Sums, scratch: Scratch) -> None:
+    weights, entropy, log_normalizer = stacked.softmax_rows(rows, scratch)
     sums.entropy[:, rows] = entropy
     if log_normalizer is not None:
         sums.log_normalizer[:, rows] = log_normalizer
     product = scratch.take(0, weights.shape[1])
-    # Not as matrix products: `sum` adds pairwise and keeps two digits more.
-    sums.patch_mass[:, rows] = torch.mul(weights, block.on_patches, out=product).sum(dim=-1)
-    sums.prefix_mass[:, rows] = weights[:, :, block.prefix].sum(dim=-1)
+
+    def total(factor: Tensor) -> Tensor:
+        """Sum weights times a factor (groups, rows or 1, keys) over keys, (groups * heads, rows)."""
+        shape = (block.groups, -1, *weights.shape[1:])
+        torch.mul(weights.view(shape), factor[:, None], out=product.view(shape))
+        # Not as a matrix product: `sum` adds pairwise and keeps two digits more.
+        return product.sum(dim=-1)
+
+    sums.patch_mass[:, rows] = total(block.on_patches)
+    sums.prefix_mass[:, rows] = block.prefix_sum(weights, total)
     if not block.placed:
         return
-    sums.pixels[:, rows] = torch.mul(weights, block.between(rows), out=product).sum(dim=-1)
+    sums.pixels[:, rows] = total(block.between(rows))
     if block.square:
         sums.patches[:, rows] = sums.pixels[:, rows] / block.patch_px[0]
     else:
-        in_patches = block.between(rows, block.patch_px)
-        sums.patches[:, rows] = torch.mul(weights, in_patches, out=product).sum(dim=-1)
+        sums.patches[:, rows] = total(block.between(rows, block.patch_px))
 
 
 class _DistanceBlock:
-    """Distances between some queries and all keys of one layer, and which keys are patches."""
+    """Distances between some queries and the keys of their group, and which keys are patches."""
 
     def __init__(self, layer: AttentionLayer, metric: Metric) -> None:
         device = layer.scores.device
-        self._queries = torch.tensor(layer.query_layout.positions, device=device)
-        self._keys = torch.tensor(layer.key_layout.positions, device=device)
+        self.groups = layer.scores.groups
+        self._queries, self._keys = (
+            torch.tensor(layout.positions, device=device).view(self.groups, -1, 2)
+            for layout in (layer.query_layout, layer.key_layout)
+        )
         self._metric = metric
-        self.placed = layer.query_layout.grid != (0, 0) and layer.key_layout.grid != (0, 0)
+        self.placed = layer.query_layout.placed and layer.key_layout.placed
         self.patch_px = layer.query_layout.patch_px
         self.square = self.patch_px[0] == self.patch_px[1]
-        self.on_patches = self._keys.isfinite().all(dim=1).to(torch.float32)
-        self.prefix = torch.tensor(layer.key_layout.prefix_tokens, device=device)
+        self.on_patches = self._keys.isfinite().all(dim=2)[:, None].to(torch.float32)
+        self._prefix = torch.tensor(layer.key_layout.prefix_tokens, device=device)
+
+    def prefix_sum(self, weights: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return attention on keys without a place, (groups * heads, rows)."""
+        if self.groups == 1:
+            return weights[:, :, self._prefix].sum(dim=-1)
+        return total(1 - self.on_patches) if len(self._prefix) else weights.new_zeros(weights.shape[:2])
 
     def between(self, rows: slice, unit: tuple[float, float] = (1.0, 1.0)) -> Tensor:
-        """Return float32 (rows, keys), each axis in units of so many pixels; 0 where a token has no place."""
-        y = self._queries[rows, None, 0] / unit[0] - self._keys[None, :, 0] / unit[0]
-        x = self._queries[rows, None, 1] / unit[1] - self._keys[None, :, 1] / unit[1]
+        """Return float32 (groups, rows, keys), each axis in units of so many pixels.
+
+        0 where a token has no place.
+        """
+        queries, keys = self._queries[:, rows, None], self._keys[:, None]
+        y = queries[..., 0] / unit[0] - keys[..., 0] / unit[0]
+        x = queries[..., 1] / unit[1] - keys[..., 1] / unit[1]
         if self._metric == "chebyshev":
             far = torch.maximum(y.abs_(), x.abs_())
         else:

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from viewer.images.preprocess import CropMode
+from viewer.images.preprocess import INTERPOLATIONS, CropMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,6 @@ _CROPS = {
     "whole": "keep all, input size follows the picture",
 }
 _RANGES = {"0 to 1": (0.0, 1.0), "0 to 255": (0.0, 255.0), "-1 to 1": (-1.0, 1.0)}
-_INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
 _LARGEST = 8192
 
 
@@ -61,15 +60,15 @@ class PreprocessingDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._before = how
         self.height_box, self.width_box = _whole(how.size[0]), _whole(how.size[1])
-        self.mean = [_number(value, 0.0, 255.0) for value in how.mean]
-        self.std = [_number(value, 0.000001, 255.0) for value in how.std]
+        self.mean = [_Number(value, 0.0, 255.0) for value in how.mean]
+        self.std = [_Number(value, 0.000001, 255.0) for value in how.std]
         self.crop = _list([(_CROPS[mode], mode) for mode in get_args(CropMode)], how.crop_mode)
-        self.share = _number(how.crop_pct, 0.1, 1.0)
+        self.share = _Number(how.crop_pct, 0.1, 1.0)
         known = _RANGES.values()
         ranges = {**_RANGES, **({} if how.value_range in known else {str(how.value_range): how.value_range})}
         self.range = _list(list(ranges.items()), how.value_range)
         self.layout_box = _list([(name, name) for name in ("NCHW", "NHWC")], how.layout)
-        self.interpolation = _list([(name, name) for name in _INTERPOLATIONS], how.interpolation)
+        self.interpolation = _list([(name, name) for name in INTERPOLATIONS], how.interpolation)
         self._build()
 
     def _build(self) -> None:
@@ -119,10 +118,10 @@ class PreprocessingDialog(QDialog):
         return replace(
             self._before,
             size=(self.height_box.value(), self.width_box.value()),
-            mean=tuple(box.value() for box in self.mean),
-            std=tuple(box.value() for box in self.std),
+            mean=tuple(box.chosen for box in self.mean),
+            std=tuple(box.chosen for box in self.std),
             crop_mode=self.crop.currentData(),
-            crop_pct=self.share.value(),
+            crop_pct=self.share.chosen,
             interpolation=self.interpolation.currentData(),
             value_range=tuple(self.range.currentData()),
             layout=self.layout_box.currentData(),
@@ -136,11 +135,21 @@ class PreprocessingDialog(QDialog):
 
 
 class _Number(QDoubleSpinBox):
-    """A number with as many digits as CLIP's means have; rounded, it would be another preprocessing."""
+    """A number with as many digits as CLIP's means have, that is exactly the given one until it is changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: float, least: float, most: float) -> None:
         super().__init__()
         self.setDecimals(8)
+        self.setSingleStep(0.01)
+        # A model's own number is right, also where no person would choose it.
+        self.setRange(min(least, given), max(most, given))
+        self.setValue(given)
+        self._given, self._shown = given, self.value()
+
+    @property
+    def chosen(self) -> float:
+        """The number that is meant; rounded, a model's own would be another preprocessing."""
+        return self._given if self.value() == self._shown else self.value()
 
     def textFromValue(self, value: float) -> str:
         """Write a number without trailing zeros."""
@@ -149,16 +158,8 @@ class _Number(QDoubleSpinBox):
 
 def _whole(value: int) -> QSpinBox:
     box = QSpinBox()
-    box.setRange(1, _LARGEST)
+    box.setRange(1, max(_LARGEST, value))
     box.setSuffix(" px")
-    box.setValue(value)
-    return box
-
-
-def _number(value: float, least: float, most: float) -> QDoubleSpinBox:
-    box = _Number()
-    box.setRange(least, most)
-    box.setSingleStep(0.01)
     box.setValue(value)
     return box
 

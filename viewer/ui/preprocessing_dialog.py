@@ -135,7 +135,7 @@ class PreprocessingDialog(QDialog):
 
 
 class _Number(QDoubleSpinBox):
-    """A number with as many digits as CLIP's means have, that is exactly the given one until it is changed."""
+    """A number with as many digits as CLIP's means have, exactly the given one until it is changed."""
 
     def __init__(self, given: float, least: float, most: float) -> None:
         super().__init__()

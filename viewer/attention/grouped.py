@@ -42,7 +42,7 @@ class GroupedScores:
 
     @property
     def how(self) -> str:
-        """ "query-key" or "weights"."""
+        """What the stacked scores hold: "query-key" or "weights"."""
         return self.stacked.how
 
     @property

@@ -98,10 +98,10 @@ class Scores(Protocol):
         """
 
     def column(self, key: int, log_normalizer: Tensor | None) -> Tensor:
-        """Return how much each query of the key's group attends to it, float32 (heads, queries of a group)."""
+        """Return how much queries of a key's group attend to it, float32 (heads, queries of a group)."""
 
     def softmax_rows(self, rows: slice, scratch: Scratch) -> SoftmaxRows:
-        """Return weights of a chunk of queries with their entropy and normalizer, for sweeps (of `stacked`)."""
+        """Return weights of a chunk of queries (of `stacked`) with their entropy and normalizer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +138,12 @@ class AttentionLayer:
 
     def __repr__(self) -> str:
         rows, columns = self.key_layout.grid
-        groups = f" in {self.scores.groups} groups" if self.scores.groups > 1 else ""
+        keys = f"{self.scores.keys} keys"
+        if self.scores.groups > 1:
+            keys += f" in {self.scores.groups} groups"
         return (
             f"<AttentionLayer {self.index}: {self.name}, {self.kind}, {self.heads} heads, "
-            f"{self.scores.queries} queries x {self.scores.keys} keys{groups}, {rows} rows x {columns} columns, "
+            f"{self.scores.queries} queries x {keys}, {rows} rows x {columns} columns, "
             f"{'verified' if self.verdict.verified else 'not verified'}>"
         )
 
@@ -157,7 +159,7 @@ class AttentionLayer:
 
     @property
     def stride(self) -> tuple[float, float]:
-        """Spacing of the keys in units of the queries' spacing, down and across; NaN where one has no grid."""
+        """Spacing of the keys in units of the queries' spacing, down and across; NaN without a grid."""
         if not (self.query_layout.placed and self.key_layout.placed):
             return (math.nan, math.nan)
         down, across = (

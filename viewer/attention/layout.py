@@ -34,8 +34,8 @@ class TokenLayout:
         A name for each of `prefix_tokens`: "cls", "dist", "reg1", ... What windows were filled up with is
         "padding".
     cells
-        int64 (tokens,), the patch that each token is, counted row by row; -1 for a prefix token. Where windows
-        overlap, several tokens are one patch, and `patch_tokens` names the first of them.
+        int64 (tokens,), the patch that each token is, counted row by row; -1 for a prefix token. Where
+        windows overlap, several tokens are one patch, and `patch_tokens` names the first of them.
     origin
         Centre of the first patch as (y, x) in input pixels; half a patch, unless patches overlap.
     """
@@ -133,7 +133,7 @@ class TokenLayout:
         return int(self._nearest(0, np.array([y]))[0]), int(self._nearest(1, np.array([x]))[0])
 
     def patches_under(self, other: TokenLayout) -> npt.NDArray[np.int64]:
-        """Return which patch of this layout lies under the centre of each patch of another, int64 (R * C,)."""
+        """Return which patch of this layout lies under the centre of each of another, int64 (R * C,)."""
         rows, columns = (
             self._nearest(axis, other.origin[axis] + other.patch_px[axis] * np.arange(other.grid[axis]))
             for axis in (0, 1)

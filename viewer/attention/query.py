@@ -23,8 +23,8 @@ def attention_from(record: AttentionRecord, query: Query) -> tuple[npt.NDArray[n
     """Return, for each layer, what the query attends to: float32 (heads, keys).
 
     A patch is one of the record's grid; in a layer with another grid its place is what counts. A layer of
-    attention pooling, which has one learned query of its own, answers with that. Keys out of the query's reach
-    are NaN, and so is all of a layer that lacks the query.
+    attention pooling, which has one learned query of its own, answers with that. Keys out of the query's
+    reach are NaN, and so is all of a layer that lacks the query.
 
     Raises
     ------

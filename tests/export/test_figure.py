@@ -18,14 +18,17 @@ from tests.export.svg import Svg
 from viewer.errors import ExportError, FileError
 from viewer.export.all_figure import AllPart
 from viewer.export.figure import draw, format_of, save
+from viewer.export.heads_figure import HeadsPart
 from viewer.export.overlay_figure import OverlayPart
 from viewer.export.sheet import Style
+from viewer.images.decode import DecodedImage
 from viewer.state.colormaps import lut
 from viewer.state.display import DisplayValue
 from viewer.state.palette import palette
 from viewer.state.requests import FigureRequest
 from viewer.state.scene import SceneValue, compose
 from viewer.state.selection import SelectionValue
+from viewer.state.words import weight_words
 
 VIEWS = ("overlay", "heads", "scatter", "all")
 GROUNDS = ("light", "dark", "transparent")
@@ -37,6 +40,11 @@ def pixels(png: bytes) -> np.ndarray:
     picture = Image.open(io.BytesIO(png))
     assert picture.format == "PNG"
     return np.asarray(picture.convert("RGBA"))
+
+
+def of_picture(png: bytes, scale: int = 1) -> np.ndarray:
+    """The colours of the picture of 14 x 14 patches that stands first in an overlay without a title."""
+    return pixels(png)[:, : scale * (PLAIN_MARGIN + 14 * 32 + 4), :3]
 
 
 def colour(text: str) -> tuple[int, ...]:
@@ -130,22 +138,82 @@ def test_hot_patch_has_the_blended_colour_of_its_weight(document, scale: int, fa
 def test_query_is_outlined_in_the_accent_colour_where_it_is(document) -> None:
     accent = colour(palette("light").accent)
     scene = make_scene(document, (9, 2))
-    found = pixels(draw(scene, FigureRequest("overlay", scale=2, title=False)))
-    y, x = np.nonzero((np.abs(found[..., :3].astype(int) - accent) < 12).all(axis=2))
+    found = of_picture(draw(scene, FigureRequest("overlay", scale=2, title=False)), 2)
+    y, x = np.nonzero((np.abs(found.astype(int) - accent) < 12).all(axis=2))
     edges = [2 * (PLAIN_MARGIN + 2 * 16 * side) for side in (9, 10, 2, 3)]
     assert [y.min(), y.max(), x.min(), x.max()] == pytest.approx(edges, abs=4)
 
 
 def test_ring_and_pins_are_drawn_where_they_are(document) -> None:
     shown = make_scene(document, pins=((12, 12), (4, 5)), display=DisplayValue(ring=2))
-    found = pixels(draw(shown, FigureRequest("overlay", scale=1, title=False)))
+    found = of_picture(draw(shown, FigureRequest("overlay", scale=1, title=False)))
     ring = colour(palette("light").convolution)
-    y, x = np.nonzero((np.abs(found[..., :3].astype(int) - ring) < 12).all(axis=2))
+    y, x = np.nonzero((np.abs(found.astype(int) - ring) < 12).all(axis=2))
     edges = [PLAIN_MARGIN + 32 * side for side in (2, 7, 3, 8)]
     assert [y.min(), y.max(), x.min(), x.max()] == pytest.approx(edges, abs=2)
     accent = colour(palette("light").accent)
-    y, x = np.nonzero((np.abs(found[..., :3].astype(int) - accent) < 40).all(axis=2))
+    y, x = np.nonzero((np.abs(found.astype(int) - accent) < 60).all(axis=2))
     assert [y.max(), x.max()] == pytest.approx([PLAIN_MARGIN + 32 * 13] * 2, abs=2)
+
+
+def test_pins_that_are_not_asked_for_are_dashed_as_in_the_window(document) -> None:
+    shown = make_scene(document, pins=((12, 12), (9, 2), (4, 5)))
+    svg = Svg(draw(shown, FigureRequest("overlay", title=False), "svg"))
+    styles = [path.get("style") for path in svg.paths() if palette("light").accent in path.get("style", "")]
+    assert ["stroke-dasharray" in style for style in styles] == [
+        True,
+        True,
+        False,
+        False,
+    ]  # the last: the inset's
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_lies_between_the_maps_is_of_the_windows_colour(document, theme: str) -> None:
+    scene = make_scene(document, display=DisplayValue(theme=theme))
+    scene = replace(scene, heads=replace(scene.heads, heads=(3, 2, 3, 3)))
+    part = HeadsPart(scene.heads, Style(palette(theme)))
+    found = pixels(draw(scene, FigureRequest("heads", scale=1, title=False, ground=theme)))
+    (above, before), (down, across), gap = part._margin, part._pitch, part._gap * part._patch
+    top, left = PLAIN_MARGIN + above, PLAIN_MARGIN + before
+    mat = (*colour(palette(theme).mat), 255)
+    for layer in (0, 1, 3):
+        row = found[top + layer * down + 3]
+        assert tuple(row[left + across - gap // 2 - 1]) == mat  # between two maps of a layer
+        assert tuple(row[left - 2]) == mat
+    assert tuple(found[top + 2 * down - gap // 2 - 1, left + 5]) == mat  # between two layers
+    nothing = found[top + down + part._cell_height // 2, left + 2 * across + part._cell_width // 2]
+    assert tuple(nothing) == (*colour(palette(theme).ground), 255)
+
+
+@pytest.mark.parametrize("sides", [(28, 0, 196, 224), (0, 0, 224, 224), (0, -60, 224, 284)])
+def test_the_whole_picture_stands_beside_it_with_a_frame_around_what_the_model_saw(document, sides) -> None:
+    record = replace(document.record, box=tuple(map(float, sides)))
+    scene = make_scene(make_document(record), None)
+    svg = Svg(draw(scene, FigureRequest("overlay", title=False), "svg"))
+    np.testing.assert_array_equal(svg.image("whole")[..., :3], scene.overlay.whole)
+    found = pixels(draw(scene, FigureRequest("overlay", scale=1, title=False))).astype(int)
+    part = OverlayPart(scene.overlay, Style(palette("light")))
+    inset, (width, height) = part._inset, part._picture
+    left, top = PLAIN_MARGIN + width + round(0.8 * 40 / 3), PLAIN_MARGIN + height - inset.height
+    x, y, across, down = inset._place(left, top, sides)
+    rows, columns = np.nonzero((np.abs(found[..., :3] - colour(palette("light").accent)) < 12).all(axis=2))
+    assert [rows.min(), rows.max() + 1] == pytest.approx([y, y + down], abs=2)
+    assert [columns.min(), columns.max() + 1] == pytest.approx([x, x + across], abs=2)
+    for edge in (rows.min(), rows.max()):
+        assert (rows == edge).sum() > 0.95 * across
+    for edge in (columns.min(), columns.max()):
+        assert (columns == edge).sum() > 0.95 * down
+
+
+def test_a_photograph_is_embedded_no_larger_than_a_figure_can_show(document) -> None:
+    large = np.zeros((3000, 4000, 3), np.uint8)
+    record = replace(document.record, box=(500.0, 0.0, 3500.0, 3000.0))
+    whole = DecodedImage(large, "cat.jpg", None, "b" * 64)
+    scene = make_scene(replace(make_document(record), image=whole))
+    embedded = Svg(draw(scene, FigureRequest("overlay"), "svg")).image("whole")
+    inset = OverlayPart(scene.overlay, Style(palette("light")))._inset
+    assert embedded.shape[1] == pytest.approx(4 * inset.width, abs=2)
 
 
 def test_svg_embeds_picture_and_attention_at_native_size_with_opacity(document) -> None:
@@ -268,14 +336,26 @@ def test_prefix_tokens_and_their_weights_stand_below_the_picture() -> None:
     scene = make_scene(make_document(record), "cls")
     words = Svg(draw(scene, FigureRequest("overlay"), "svg")).texts
     weights = record.layers[2].weights("cls")[1, :3]
-    assert f"class token {weights[0]:.3f}" in words
-    assert f"register 2 {weights[2]:.3f}" in words
+    assert f"class token {weight_words(weights[0])}" in words
+    assert f"register 2 {weight_words(weights[2])}" in words
+
+
+def test_the_prefix_token_that_is_asked_for_is_marked_as_in_the_window() -> None:
+    document = make_document(make_record(prefix=("cls", "reg1", "reg2")))
+    marked = {}
+    for query, pins in (("reg1", ()), ((1, 1), ()), ("reg2", ("cls", "reg2"))):
+        scene = make_scene(document, query, pins=pins)
+        svg = Svg(draw(scene, FigureRequest("overlay", title=False), "svg"))
+        frames = [path for path in svg.paths() if palette("light").accent in path.get("style", "")]
+        marked[query, pins] = len(frames)
+    # Beside the crop's frame in the inset and the outline of a query that is a patch.
+    assert list(marked.values()) == [2, 2, 3]
 
 
 def test_without_a_query_the_picture_is_drawn_alone_and_the_title_gives_no_orders(document) -> None:
     scene = make_scene(document, None)
     svg = Svg(draw(scene, FigureRequest("overlay"), "svg"))
-    assert set(svg.images) == {"picture"}
+    assert set(svg.images) == {"picture", "whole"}
     assert not any("point at" in text for text in svg.texts)
     assert "Layer 2, head 1" in svg.texts
 

@@ -114,11 +114,21 @@ class HeadsPart:
         above, before = self._margin
         x, y = left + before, top + above
         height, width = self._maps
+        self._draw_mat(sheet, x, y)
         sheet.image((x, y, width, height), self.atlas(), name="heads")
         self._draw_numbers(sheet, x, y)
         self._draw_shown(sheet, x, y)
         if self._bar is not None:
             self._bar.draw(sheet, x + width + round(0.8 * self.style.em), y)
+
+    def _draw_mat(self, sheet: Sheet, x: int, y: int) -> None:
+        """Fill what lies between the maps, where they would not stand apart from the ground by themselves."""
+        palette, gap = self.style.palette, self._gap * self._patch
+        if palette.mat == palette.ground:
+            return
+        for layer, count in enumerate(self.heads.heads):
+            box = (x - gap, y + layer * self._pitch[0] - gap, count * self._pitch[1] + gap)
+            sheet.fill((*box, self._pitch[0] + gap), palette.mat)
 
     def _draw_numbers(self, sheet: Sheet, x: int, y: int) -> None:
         em, small, faint = self.style.em, self.style.small, self.style.palette.faint

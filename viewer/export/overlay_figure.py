@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer.export.colour_bar import ColourBar
+from viewer.export.inset import Inset
 from viewer.export.typesetting import text_width, wrap
 from viewer.state.colormaps import rgba
 from viewer.state.overlay import overlay_colours
-from viewer.state.words import token_words
+from viewer.state.words import token_words, weight_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,7 +30,7 @@ _LARGEST = 900
 
 @dataclass(frozen=True)
 class OverlayPart:
-    """Picture, overlay, marks, colour bar and the weights of prefix tokens.
+    """Picture, overlay, marks, colour bar, the whole picture in small and the weights of prefix tokens.
 
     Attributes
     ----------
@@ -75,8 +76,13 @@ class OverlayPart:
         if overlay.values is None:
             return None
         label = f"{overlay.label}, {overlay.scale_label}"
-        height = max(self._picture[1], round(_LOWEST_BAR * self.style.em))
+        below = 0.0 if self._inset is None else self._inset.height + self.style.em
+        height = max(round(self._picture[1] - below), round(_LOWEST_BAR * self.style.em))
         return ColourBar.of_range(overlay.colormap, overlay.vmax, overlay.largest, label, height, self.style)
+
+    @cached_property
+    def _inset(self) -> Inset | None:
+        return Inset.beside(self.overlay, self._picture, self.style)
 
     @property
     def _prefix(self) -> list[tuple[str, float]]:
@@ -84,26 +90,26 @@ class OverlayPart:
         return [(name, weight) for name, weight in self.overlay.prefix if math.isfinite(weight)]
 
     @cached_property
-    def _prefix_rows(self) -> list[list[tuple[float, str, float]]]:
-        """Rows of (x, text, weight), as many on a row as fit below the picture."""
+    def _prefix_rows(self) -> list[list[tuple[float, str, str]]]:
+        """Rows of (x, text, name), as many on a row as fit below the picture."""
         if self._bar is None:
             return []
         em, rows, x = self.style.em, [], self.width
         for name, weight in self._prefix:
-            text = f"{token_words(name)} {'< 0.001' if weight < 0.001 else f'{weight:.3f}'}"
+            text = f"{token_words(name)} {weight_words(weight)}"
             needed = 1.3 * em + text_width(text, self.style.small)
             if x + needed > self.width:
                 rows.append([])
                 x = 0.0
-            rows[-1].append((x, text, weight))
+            rows[-1].append((x, text, name))
             x += needed + 1.5 * em
         return rows
 
     @cached_property
     def width(self) -> int:
         """Width in pixels at scale 1."""
-        beside = 0 if self._bar is None else round(0.8 * self.style.em) + self._bar.width
-        return self._picture[0] + beside
+        beside = [part.width for part in (self._bar, self._inset) if part is not None]
+        return self._picture[0] + (round(0.8 * self.style.em + max(beside)) if beside else 0)
 
     @cached_property
     def height(self) -> int:
@@ -130,8 +136,11 @@ class OverlayPart:
         if overlay.show_grid:
             self._draw_grid(sheet, left, top)
         self._draw_marks(sheet, left, top)
+        beside = left + width + round(0.8 * self.style.em)
+        if self._inset is not None:
+            self._inset.draw(sheet, beside, top + height - self._inset.height)
         if self._bar is not None:
-            self._bar.draw(sheet, left + width + round(0.8 * self.style.em), top)
+            self._bar.draw(sheet, beside, top)
             self._draw_prefix(sheet, left, top + self._above)
         y = top + self._above + (1.7 * len(self._prefix_rows) + 0.4) * self.style.em
         for i, line in enumerate(self._caption):
@@ -172,25 +181,30 @@ class OverlayPart:
             sheet.frame(ring, palette.convolution, 1.8, dashed=True)
         for pin in self.overlay.pins:
             if pin != self.overlay.query:
-                self._outline(sheet, left, top, pin, 1.2)
+                self._outline(sheet, left, top, pin, 1.2, dashed=True)
         if self.overlay.query is not None:
             self._outline(sheet, left, top, self.overlay.query, 2.0)
 
-    def _outline(self, sheet: Sheet, left: int, top: int, query: Query, width: float) -> None:
+    def _outline(
+        self, sheet: Sheet, left: int, top: int, query: Query, width: float, dashed: bool = False
+    ) -> None:
         if isinstance(query, str):
             return
         row, column = query
         box = self._cells(left, top, (row, column, row + 1, column + 1))
         # White under the accent keeps the outline visible on any picture.
         sheet.frame(box, "#ffffff", width + 1.6)
-        sheet.frame(box, self.style.palette.accent, width)
+        sheet.frame(box, self.style.palette.accent, width, dashed=dashed)
 
     def _draw_prefix(self, sheet: Sheet, left: int, top: int) -> None:
-        em, overlay = self.style.em, self.overlay
+        em, overlay, palette = self.style.em, self.overlay, self.style.palette
+        weights = dict(self._prefix)
         for i, row in enumerate(self._prefix_rows):
             middle = top + (1.7 * i + 1.1) * em
-            for x, text, weight in row:
-                colour = rgba(np.array([weight], np.float32), overlay.vmax, overlay.colormap)[0, :3]
+            for x, text, name in row:
+                colour = rgba(np.array([weights[name]], np.float32), overlay.vmax, overlay.colormap)[0, :3]
                 box = (left + x, middle - 0.45 * em, 0.9 * em, 0.9 * em)
-                sheet.frame(box, self.style.palette.faint, 0.6, fill=f"#{bytes(colour).hex()}")
+                marked = name == overlay.query or name in overlay.pins
+                edge, width = (palette.accent, 1.8) if marked else (palette.faint, 0.6)
+                sheet.frame(box, edge, width, fill=f"#{bytes(colour).hex()}")
                 sheet.text(left + x + 1.3 * em, middle, text, self.style.small, v="center")

@@ -183,6 +183,13 @@ class Sheet:
             )
         )
 
+    def fill(self, box: Box, color: str) -> None:
+        """Fill a box under all images."""
+        left, top, width, height = box
+        self._paper.add_patch(
+            Rectangle((left, top), width, height, facecolor=color, edgecolor="none", clip_on=False, zorder=-1)
+        )
+
     def line(self, x: list[float], y: list[float], color: str, **marks: object) -> None:
         """Draw a line or markers on the paper; `marks` are Matplotlib's own line properties."""
         self._paper.add_line(Line2D(x, y, color=color, clip_on=False, zorder=3, **marks))

@@ -29,6 +29,8 @@ class Palette:
         Reference lines.
     empty
         A cell that holds no data.
+    mat
+        Between the small maps of the heads; on a dark ground lighter than the darkest of their colours.
     points
         Size of ordinary type.
     """
@@ -43,6 +45,7 @@ class Palette:
     uniform: str
     convolution: str
     empty: str
+    mat: str
     points: float
 
 
@@ -58,6 +61,7 @@ _LIGHT = Palette(
     uniform="#555555",
     convolution="#b0568f",
     empty="#e4e4e0",
+    mat="#f6f6f4",
     points=10.0,
 )
 _DARK = Palette(
@@ -71,6 +75,7 @@ _DARK = Palette(
     uniform="#bbbbbb",
     convolution="#e08cc0",
     empty="#3a3b40",
+    mat="#5c5c5f",
     points=10.0,
 )
 _TALK = Palette(
@@ -84,6 +89,7 @@ _TALK = Palette(
     uniform="#333333",
     convolution="#a03c7c",
     empty="#e4e4e0",
+    mat="#ffffff",
     points=16.0,
 )
 

@@ -232,7 +232,7 @@ class AtlasCanvas(QWidget):
             painter = QPainter(pixmap)
             for layer in range(len(layout.heads)):
                 row = layout.box(HeadRef(layer, None))
-                painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), self._mat())
+                painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), QColor(self._palette.mat))
             self._paint_numbers(painter, layout, shown)
             painter.end()
             self._ground = (shown, pixmap)
@@ -261,14 +261,6 @@ class AtlasCanvas(QWidget):
         painter.rotate(-90)
         painter.drawText(QRectF(0, 0, layout.maps.height(), line), Qt.AlignmentFlag.AlignCenter, "layer")
         painter.restore()
-
-    def _mat(self) -> QColor:
-        """Return what lies between the maps: on a dark ground lighter than the darkest of their colours."""
-        ground, text = QColor(self._palette.ground), QColor(self._palette.text)
-        if ground.lightnessF() > 0.5:
-            return ground
-        mixed = [round(0.7 * g + 0.3 * t) for g, t in zip(ground.getRgb(), text.getRgb(), strict=True)]
-        return QColor(*mixed[:3])
 
     def _ink(self, painter: QPainter, shown: bool) -> None:
         painter.setFont(font(self._palette, bold=shown))

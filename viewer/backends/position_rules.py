@@ -235,6 +235,7 @@ _RULES: dict[str, Rule] = {
     "stack": join,
     "constant_pad_nd": pad,
     "convolution": convolution,
+    "_convolution": convolution,  # as traced TorchScript programs have it
 }
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewer.backends.torchvision_names import torchvision_names
 from viewer.errors import (
     CheckpointError,
     InputError,
@@ -48,7 +49,7 @@ _SUGGESTIONS = 5
 def _all_names() -> tuple[str, ...]:
     import timm
 
-    found = {"sample"}
+    found = {"sample", *torchvision_names()}
     for family in _FAMILIES:
         found.update(timm.list_models(module=family))
         found.update(timm.list_models(module=family, pretrained=True))

@@ -73,13 +73,24 @@ def load_checkpoint(name: str, model: nn.Module, path: Path) -> tuple[str, ...]:
     state = read_state(path)
     fit = min((_fit(model, candidate) for candidate in _candidates(state)), key=lambda fit: fit.cost)
     notes = _match_classifier(name, model, fit)
-    fit = _compare(model, fit.state)
+    load_exactly(name, model, fit.state, path)
+    return notes
+
+
+def load_exactly(name: str, model: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    """Load weights that are named as the architecture's are; `path` is their file, for texts.
+
+    Raises
+    ------
+    CheckpointError
+        If they do not fit; it carries the names of missing and unexpected parameters.
+    """
+    fit = _compare(model, state)
     if fit.missing or fit.unexpected or fit.reshaped:
         raise CheckpointError(
             path, *_problem(name, model, fit), missing=fit.missing, unexpected=fit.unexpected
         )
     model.load_state_dict(fit.state)
-    return notes
 
 
 def _candidates(state: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:

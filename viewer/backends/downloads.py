@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from urllib.request import Request, urlopen
 
 from viewer.errors import Cancelled, OfflineError
 
@@ -58,6 +59,42 @@ def fetch(name: str, repository: str, filename: str | None, job: Job) -> Path:
     raise OfflineError(f"The hub has no weights of {name} under {repository}. {ways_out(name)}")
 
 
+def fetch_url(name: str, url: str, job: Job) -> Path:
+    """Return a weight file that a library publishes under an address, downloaded if it is not here yet.
+
+    It lies where `torch.hub` keeps such files. Its name carries the start of its SHA-256 (``-c867db91.pth``),
+    which is checked.
+
+    Raises
+    ------
+    OfflineError
+        If it is not here and can't be downloaded.
+    Cancelled
+        If the job was.
+    """
+    from torch import hub
+
+    folder, file = Path(hub.get_dir()) / "checkpoints", url.rpartition("/")[2]
+    path, doing = folder / file, f"Downloading {name}"
+    if path.is_file():
+        return path
+    found = hub.HASH_REGEX.search(file)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = Request(url, method="HEAD")
+        _aside(lambda: urlopen(probe, timeout=_PATIENCE).close(), lambda: job.step(doing, None), _PATIENCE)
+        _aside(
+            lambda: hub.download_url_to_file(url, str(path), found and found[1], progress=False),
+            lambda: job.step(doing, None),
+            None,
+        )
+    except Cancelled:
+        raise
+    except Exception as error:  # as above; and a file whose hash is another
+        raise OfflineError(f"{name} could not be downloaded: {_reason(error)}. {ways_out(name)}") from error
+    return path
+
+
 def ways_out(name: str) -> str:
     """Say what can be opened without a network."""
     return (
@@ -96,7 +133,9 @@ def _download(name: str, repository: str, file: str, revision: str | None, job: 
 
 
 # Classes of the HTTP library, of its predecessor and of the hub's client, by name: see above.
-_NO_NETWORK = ("Connect", "Timeout", "LocalEntryNotFound", "OfflineMode", "NetworkError", "ProxyError")
+_NO_NETWORK = (
+    *("Connect", "Timeout", "LocalEntryNotFound", "OfflineMode", "NetworkError", "ProxyError", "URLError"),
+)
 
 
 def _reason(error: Exception) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from viewer.backends.checkpoint_files import SUFFIXES
+from viewer.backends.file_kind import require_regular
 from viewer.backends.model import Job
-from viewer.errors import InputError, ModelFileError
+from viewer.errors import InputError
 
 if TYPE_CHECKING:
     from viewer.backends.model import Model
@@ -49,8 +50,14 @@ def open_model(
     name = str(model)
     if name == "sample" or Path(name).suffix.lower() == ".onnx":
         return _open_onnx(name, weights, size, device, job)
+    if isinstance(model, str) and name.startswith("torchvision/") and not _exists(Path(name)):
+        from viewer.backends.torchvision_model import open_torchvision
+
+        return open_torchvision(name, None if weights is None else Path(weights), size, device, job)
     if isinstance(model, Path) or _names_file(name):
-        raise _no_architecture(Path(name))
+        if weights is not None:
+            raise InputError(f"{name} is a file; a checkpoint is joined with the name of an architecture.")
+        return _open_file(Path(name), name, size, device, job)
     from viewer.backends.timm_model import open_timm
 
     return open_timm(name, None if weights is None else Path(weights), size, device, job)
@@ -83,24 +90,18 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _no_architecture(path: Path) -> ModelFileError:
-    """Say why a file other than ONNX can't be opened alone."""
-    from viewer.backends.checkpoint_files import is_exported, is_scripted, read_state
+def _open_file(path: Path, name: str, size: ImageSize, device: str, job: Job) -> Model:
+    """Open a file that is given alone: a program, or weights that tell their architecture."""
+    from viewer.backends.checkpoint_files import is_exported, is_scripted
 
-    if _exists(path) and path.is_file():
-        if is_exported(path):
-            return ModelFileError(path, "is an exported PyTorch program, which Patchreach can't open yet")
-        if is_scripted(path):
-            return ModelFileError(path, "is a TorchScript program, which Patchreach can't open yet")
-    try:
-        count = len(read_state(path))
-    except ModelFileError as error:
-        return error
-    return ModelFileError(
-        path,
-        f"holds {count} weights but not the architecture they belong to",
-        f"Join it with one: --model NAME --weights {path} (`patchreach models` lists the names).",
-    )
+    require_regular(path, "a checkpoint")
+    if is_exported(path) or is_scripted(path):
+        from viewer.backends.torch_program import open_program
+
+        return open_program(path, name, size, device, job)
+    from viewer.backends.unnamed_checkpoint import open_unnamed
+
+    return open_unnamed(path, size, device, job)
 
 
 def _checked_size(size: ImageSize) -> ImageSize:

@@ -32,7 +32,9 @@ class ModuleNames:
     @property
     def current(self) -> str:
         """Name of the innermost running module, such as ``"blocks.3.attn"``; empty outside of all."""
-        return self._running[-1] if self._running else ""
+        inner = self._running[-1] if self._running else ""
+        # A program has no modules that run, but may know of which it was made.
+        return inner or getattr(self._model, "running", "")
 
     def __enter__(self) -> ModuleNames:
         for name, module in self._model.named_modules():

@@ -15,6 +15,9 @@ _KEPT_SIZES = 8
 
 def patch_size(model: nn.Module) -> tuple[int, int] | None:
     """Return height and width of a patch in pixels, None where the model does not tell."""
+    told = getattr(model, "patch_px", None)
+    if told is not None:
+        return told
     embed = getattr(model, "patch_embed", None)
     # Where a convolutional stem comes first, this counts in picture pixels, and `patch_size` does not.
     ratio = getattr(embed, "feat_ratio", None)
@@ -43,6 +46,11 @@ class SizedModels:
         self.own = own
         self._others: OrderedDict[tuple[int, int], nn.Module] = OrderedDict()
 
+    @property
+    def _takes_sizes(self) -> bool:
+        """Whether the one model takes all sizes as it is."""
+        return getattr(self.base, "takes_sizes", False)
+
     def check(self, size: tuple[int, int]) -> None:
         """See whether the model can take a size.
 
@@ -56,7 +64,8 @@ class SizedModels:
         own = f"{self.own[0]}x{self.own[1]}"
         asked = f"{size[0]}x{size[1]}"
         patch = patch_size(self.base)
-        if patch is None or not hasattr(self.base, "set_input_size"):
+        resizable = hasattr(self.base, "set_input_size") or self._takes_sizes
+        if patch is None or not resizable:
             raise InputError(f"{self.name} takes pictures of {own} pixels, not {asked}.")
         if min(size) <= 0 or size[0] % patch[0] or size[1] % patch[1]:
             near = "x".join(
@@ -78,6 +87,8 @@ class SizedModels:
         if size == self.own:
             return self.base
         self.check(size)
+        if self._takes_sizes:
+            return self.base
         if size not in self._others:
             # Weights stay shared; what set_input_size resamples it puts in place of them.
             memo: dict[int, object] = {id(weight): weight for weight in self.base.parameters()}

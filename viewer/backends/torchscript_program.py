@@ -1,0 +1,188 @@
+"""Running a TorchScript program from a file, once it was seen to do nothing but compute.
+
+PyTorch's loader compiles the source code in the archive and runs some of it: every class may have a
+``__setstate__`` of its own. So before anything is handed to it,
+
+- the archive is copied member by member, so that both readers see the same files;
+- no code in it may so much as name what runs while it is loaded, or objects of other libraries.
+
+What is loaded then is compiled, but nothing has run yet. The compiled graph of every method is read before
+the first one does, and every operator in it must be one that merely computes (`plain_operators`).
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from viewer.backends.exported_graph import Refused
+from viewer.backends.plain_operators import is_plain
+from viewer.errors import Cancelled, InputError
+
+# What runs while a program is loaded or called; and objects that other libraries define.
+_FORBIDDEN = (b"__setstate__", b"__getstate__", b"torch.classes", b"_hooks__", b"__del__")
+_LARGEST_CODE = 1 << 26  # bytes
+
+
+class ScriptedProgram(nn.Module):
+    """A TorchScript program as a module.
+
+    Its own modules can't be watched while they run, so they are kept out of sight of whoever walks modules.
+
+    Parameters
+    ----------
+    path
+        A TorchScript archive.
+
+    Raises
+    ------
+    Refused
+        If it might do anything but compute with tensors.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.__dict__["_program"] = _load(path)
+        self._file = path
+
+    def forward(self, picture: Tensor) -> Tensor:
+        """Run the program on (1, 3, H, W).
+
+        Raises
+        ------
+        InputError
+            If it can't take a picture of that size.
+        """
+        try:
+            return self._program(picture)
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            # The interpreter turns whatever stops it into an error of its own.
+            if reason.endswith("Cancelled: cancelled"):
+                raise Cancelled from error
+            if "memory" in reason:
+                raise
+            height, width = picture.shape[-2:]
+            raise InputError(
+                f"{self._file} could not run on a picture of {height}x{width} pixels: {reason}"
+            ) from error
+
+    def named_parameters(self, *args: object, **kwargs: object) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the program's parameters."""
+        return self._program.named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args: object, **kwargs: object) -> Iterator[tuple[str, Tensor]]:
+        """Yield the program's buffers."""
+        return self._program.named_buffers(*args, **kwargs)
+
+    def to(self, *args: Any, **kwargs: Any) -> ScriptedProgram:  # noqa: ANN401
+        """Move the program to another device."""
+        self._program.to(*args, **kwargs)
+        return self
+
+
+def _load(path: Path) -> torch.jit.ScriptModule:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, the files stay
+        try:
+            program = torch.jit.load(_copied(path), map_location="cpu")
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise Refused(f"is a TorchScript program that this PyTorch can't load ({reason})") from error
+        for _, module in program.named_modules():
+            for method in module._c._method_names():
+                _check(module._c._get_method(method).graph)
+        return program.eval()
+
+
+def _copied(path: Path) -> io.BytesIO:
+    """Return the archive anew, as this reader sees it, with its code looked through."""
+    copy = io.BytesIO()
+    try:
+        with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w") as anew:
+            names = archive.namelist()
+            if len(set(names)) != len(names):
+                raise Refused("is a damaged TorchScript program: two of its parts have the same name")
+            for info in archive.infolist():
+                # Only code is compressed; no small file unpacks into a large one.
+                if info.compress_type != zipfile.ZIP_STORED and info.file_size > _LARGEST_CODE:
+                    raise Refused("is a damaged TorchScript program: its weights are compressed")
+                data = archive.read(info)
+                if info.filename.endswith((".py", ".pkl")):
+                    _check_code(data)
+                anew.writestr(info.filename, data)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise Refused("is a damaged TorchScript program") from error
+    copy.seek(0)
+    return copy
+
+
+def _check_code(code: bytes) -> None:
+    found = next((word.decode() for word in _FORBIDDEN if word in code), None)
+    if found is not None:
+        raise Refused(
+            "is a TorchScript program with code that runs when it is opened, or that is not PyTorch's "
+            f"({found})"
+        )
+
+
+def _check(graph: Any) -> None:  # noqa: ANN401
+    """See that a graph and all that it calls only compute."""
+    torch._C._jit_pass_inline(graph)
+    waiting = [graph]
+    while waiting:
+        for node in waiting.pop().nodes():
+            kind = node.kind()
+            if not is_plain(kind):
+                raise Refused(
+                    f"is a TorchScript program that uses {kind}, and only PyTorch's plain tensor operators "
+                    "are run"
+                )
+            waiting.extend(node.blocks())
+
+
+class _Shape(tuple):
+    """Stands for a tensor of which only the shape matters."""
+
+
+class _Shapes(pickle.Unpickler):
+    """Reads which tensors a program was traced with, as shapes, and refuses everything else."""
+
+    def find_class(self, module: str, name: str) -> object:
+        """Return what a name in the pickle stands for."""
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return lambda storage, offset, size, *rest: _Shape(size)
+        if (module, name) == ("torch.jit._pickle", "restore_type_tag"):
+            return lambda value, kind: value
+        if (module, name) == ("collections", "OrderedDict"):
+            return dict
+        if module == "torch" and name.endswith("Storage"):
+            return name
+        raise pickle.UnpicklingError(f"{module}.{name} is no shape")
+
+    def persistent_load(self, pid: object) -> None:
+        """Return nothing for the numbers of a tensor."""
+
+
+def recorded_size(path: Path) -> tuple[int, int] | None:
+    """Return height and width in pixels of the picture that a program was traced with, None if not recorded.
+
+    Tracing keeps the shapes of its example inputs beside the program, not their values.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [name for name in archive.namelist() if name.split("/")[1:] == ["traced_inputs.pkl"]]
+            inputs = _Shapes(io.BytesIO(archive.read(found[0]))).load()["forward"] if found else ()
+        pictures = [shape for shape in inputs if isinstance(shape, _Shape) and len(shape) == 4]
+        return (int(pictures[0][2]), int(pictures[0][3])) if pictures else None
+    # A pickle that is none can make an unpickler raise nearly anything; then nothing is recorded.
+    except Exception:
+        return None

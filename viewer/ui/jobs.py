@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 from viewer.backends.model import Job
 from viewer.errors import Cancelled, PatchreachError
+from viewer.ui.garbage import Garbage
 
 # Progress from tight loops is passed on at most this often, so that it never floods the event queue.
 _PROGRESS_SECONDS = 0.03
@@ -140,6 +141,7 @@ class Jobs(QObject):
         self._inbox: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[_Outcome | _Progress] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._garbage: Garbage | None = None
         self._closed = False
         self._starting = False
         self._wake.connect(self._receive, Qt.ConnectionType.QueuedConnection)
@@ -189,7 +191,10 @@ class Jobs(QObject):
             return True
         self._inbox.put(None)
         self._thread.join(seconds)
-        return not self._thread.is_alive()
+        ended = not self._thread.is_alive()
+        if ended and self._garbage is not None:
+            self._garbage.stop()
+        return ended
 
     def _fresh(self, entry: _Entry) -> bool:
         now = tuple(self._generations.get(scope, 0) for scope in entry.request.scopes)
@@ -232,6 +237,7 @@ class Jobs(QObject):
 
     def _start_thread(self) -> None:
         if self._thread is None:
+            self._garbage = Garbage(self)
             # A daemon: a native call that cannot be stopped must not keep the process alive after closing.
             self._thread = threading.Thread(target=self._serve, name="patchreach-jobs", daemon=True)
             self._thread.start()

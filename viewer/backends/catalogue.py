@@ -15,7 +15,6 @@ from viewer.errors import (
     InputError,
     NoAttentionError,
     UnknownModelError,
-    WindowedAttentionError,
 )
 
 if TYPE_CHECKING:
@@ -38,9 +37,6 @@ _CONVOLUTIONAL = frozenset(
         *("convnext", "densenet", "efficientnet", "hrnet", "inception_v3", "mobilenetv3", "regnet"),
         *("res2net", "resnet", "resnetv2", "vgg"),
     ]
-)
-_WINDOWED = frozenset(
-    ["davit", "gcvit", "nest", "swin_transformer", "swin_transformer_v2", "swin_transformer_v2_cr", "twins"]
 )
 _SUGGESTIONS = 5
 
@@ -96,16 +92,12 @@ def check_family(name: str) -> None:
     ------
     NoAttentionError
         If it is a convolutional network.
-    WindowedAttentionError
-        If its patches attend only within windows.
     """
     from timm.models import model_entrypoint
 
     family = model_entrypoint(name.partition(".")[0]).__module__.rpartition(".")[2]
     if family in _CONVOLUTIONAL:
         raise NoAttentionError(name, {}, convolutional=True)
-    if family in _WINDOWED:
-        raise WindowedAttentionError(name)
 
 
 def near_names(name: str) -> tuple[str, ...]:

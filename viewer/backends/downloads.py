@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.request import Request, urlopen
@@ -59,6 +59,48 @@ def fetch(name: str, repository: str, filename: str | None, job: Job) -> Path:
     raise OfflineError(f"The hub has no weights of {name} under {repository}. {ways_out(name)}")
 
 
+def fetch_files(
+    name: str, repository: str, files: Sequence[str], job: Job, required: bool = True
+) -> tuple[Path, ...]:
+    """Return files of a repository on the Hugging Face hub, downloaded if they are not in the cache.
+
+    Parameters
+    ----------
+    name, repository, job
+        As for `fetch`.
+    files
+        Their names in the repository.
+    required
+        Whether each has to be there; those that are not are left out otherwise.
+
+    Raises
+    ------
+    OfflineError, Cancelled
+        As `fetch`.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    repository, _, revision = repository.partition("@")
+    found = []
+    for file in files:
+        cached = try_to_load_from_cache(repository, file, revision=revision or None)
+        try:
+            path = (
+                Path(cached)
+                if isinstance(cached, str)
+                else _download(name, repository, file, revision or None, job)
+            )
+        except OfflineError:
+            if required:
+                raise
+            continue  # what is in the cache may do without it
+        if path is not None:
+            found.append(path)
+        elif required:
+            raise OfflineError(f"The hub has no {file} of {name} under {repository}.")
+    return tuple(found)
+
+
 def fetch_url(name: str, url: str, job: Job) -> Path:
     """Return a weight file that a library publishes under an address, downloaded if it is not here yet.
 
@@ -97,6 +139,11 @@ def fetch_url(name: str, url: str, job: Job) -> Path:
 
 def ways_out(name: str) -> str:
     """Say what can be opened without a network."""
+    if name.startswith("hf:"):
+        return (
+            "Two ways out: give a folder on this computer that holds its config.json and model.safetensors "
+            "(--model FOLDER), or open the sample model (--model sample)."
+        )
     return (
         f"Two ways out: join it with a checkpoint on this computer (--model {name} --weights FILE), "
         "or open the sample model (--model sample)."

@@ -54,6 +54,15 @@ def open_model(
         from viewer.backends.torchvision_model import open_torchvision
 
         return open_torchvision(name, None if weights is None else Path(weights), size, device, job)
+    folder = _exists(Path(name)) and Path(name).is_dir()
+    if folder or (isinstance(model, str) and name.startswith("hf:")):
+        if weights is not None:
+            raise InputError(
+                f"{name} holds its own weights; a checkpoint is joined with the name of an architecture."
+            )
+        from viewer.backends.hugging_face_model import open_hugging_face
+
+        return open_hugging_face(name, size, device, job)
     if isinstance(model, Path) or _names_file(name):
         if weights is not None:
             raise InputError(f"{name} is a file; a checkpoint is joined with the name of an architecture.")

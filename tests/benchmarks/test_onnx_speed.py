@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
+import multiprocessing
+import os
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
@@ -12,17 +14,18 @@ from viewer.backends.onnx_file import read_onnx
 from viewer.backends.onnx_session import open_session, run_session
 from viewer.backends.sample import open_sample, sample_path
 
-_ROUNDS = 15
+ROUNDS = 25
 
 
-def _seconds(work):
+def seconds(work) -> tuple[float, float]:
     """Return the time a call takes, and the processor time, which other programs do not lengthen."""
     started, processor = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - started, time.process_time() - processor
 
 
-def test_tapped_run_costs_at_most_15_percent_over_the_untapped_one(capsys):
+def measured() -> tuple[float, np.ndarray]:
+    """Return how long the first tapped run takes, and (rounds, untapped or tapped, clock or processor)."""
     model = open_sample()
     picture = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)
     session = open_session(read_onnx(sample_path()))
@@ -34,16 +37,24 @@ def test_tapped_run_costs_at_most_15_percent_over_the_untapped_one(capsys):
     def tapped():
         model.runner.run(picture, "NCHW", Job())
 
-    first = _seconds(tapped)[0]
+    first = seconds(tapped)[0]
     plain()
     # In turns, so that what else the machine does falls on both.
-    times = [(_seconds(plain), _seconds(tapped)) for _ in range(_ROUNDS)]
-    plain_time, tapped_time = (statistics.median(pair[which][0] for pair in times) for which in (0, 1))
-    plain_work, tapped_work = (statistics.median(pair[which][1] for pair in times) for which in (0, 1))
-    ratio, work = tapped_time / plain_time, tapped_work / plain_work
+    return first, np.array([(seconds(plain), seconds(tapped)) for _ in range(ROUNDS)])
+
+
+def test_tapped_run_costs_at_most_15_percent_over_the_untapped_one(capsys):
+    # In a process of its own: threads that other benchmarks leave behind would compete with the model's.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as alone:
+        first, times = alone.submit(measured).result()
+    # The least is the cost without what else the machine does; on a crowded one the clock tells nothing.
+    (plain, plain_work), (tapped, tapped_work) = times.min(axis=0)
+    ratio, work = tapped / plain, tapped_work / plain_work
+    crowded = os.getloadavg()[0] > 2 * os.cpu_count()
     with capsys.disabled():
         print(
-            f"\nsample at 224x224: untapped {plain_time:.3f} s, tapped {tapped_time:.3f} s, "
-            f"ratio {ratio:.3f} (processor time {work:.3f}); first run with all checks {first:.2f} s"
+            f"\nsample at 224x224: untapped {plain:.3f} s, tapped {tapped:.3f} s, ratio {ratio:.3f}, "
+            f"by processor time {work:.3f}{' (which counts on a crowded machine)' if crowded else ''}; "
+            f"first run with all checks {first:.2f} s"
         )
-    assert min(ratio, work) <= 1.15
+    assert (work if crowded else ratio) <= 1.15

@@ -72,6 +72,22 @@ class CheckpointError(ModelFileError):
         super().__init__(path, problem, advice)
 
 
+class UnnamedWeightsError(ModelFileError):
+    """Weights do not say what architecture they belong to, and more than one or none fits.
+
+    Parameters
+    ----------
+    path, problem, advice
+        As in `FileError`.
+    candidates
+        Names of architectures that they fit, the best first.
+    """
+
+    def __init__(self, path: object, problem: str, advice: str = "", candidates: Sequence[str] = ()) -> None:
+        self.candidates = tuple(candidates)
+        super().__init__(path, problem, advice)
+
+
 class UnknownModelError(PatchreachError):
     """No model has this name; `candidates` come near."""
 

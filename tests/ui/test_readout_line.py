@@ -9,8 +9,9 @@ from PySide6.QtWidgets import QApplication, QToolTip
 from tests.state.records import random_record, state_of
 from tests.ui.panels import pixels, show
 from viewer.state.palette import palette
+from viewer.state.selection import HeadRef
 from viewer.ui.marks import font
-from viewer.ui.readout_line import ReadoutLine, shortened
+from viewer.ui.readout_line import _SHORTER, ReadoutLine, shortened
 
 pytestmark = pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise)", extend=True)
 
@@ -61,6 +62,34 @@ def test_asides_go_before_numbers_and_the_place_of_a_patch_stays():
     brief = "Patch (row 6, column 5): 60 px away; 1.2 % goes to the class token…"
     assert shortened(whole, metrics, metrics.horizontalAdvance(whole)) == whole
     assert shortened(whole, metrics, metrics.horizontalAdvance(brief)) == brief
+
+
+def test_fewer_words_go_before_numbers():
+    metrics = QFontMetricsF(font(palette("talk"), 0.9))
+    whole = (
+        "Layer 3, head 2: on average this head looks 60 px (4.3 patches) away, 65 % of what uniform "
+        "attention would (renormalized over patches); 1.2 % goes to the class token; its attention is spread "
+        "as over 71 tokens (entropy 4.26 nats)."
+    )
+    brief = (
+        "Layer 3, head 2: on average 60 px away, 65 % of uniform attention; 1.2 % goes to the class token; "
+        "spread as over 71 tokens…"
+    )
+    assert shortened(whole, metrics, metrics.horizontalAdvance(brief)) == brief
+    query = "Patch (row 6, column 5): 60 px away; spread as over 14 tokens, most on patch (7, 11) with 30 %."
+    brief = "Patch (row 6, column 5): 60 px away; spread as over 14 tokens…"
+    assert shortened(query, metrics, metrics.horizontalAdvance(brief)) == brief
+
+
+def test_what_is_said_in_fewer_words_is_what_the_scene_says(made):
+    _, selection, scene, _ = made
+    selection.hover((1, 2))
+    said = ""
+    for head in (HeadRef(0, 1), HeadRef(0, None)):
+        selection.select_head(head)
+        said += scene.value.readout
+    assert ", most on " in said
+    assert all(words in said for words, _ in _SHORTER)
 
 
 def test_a_low_window_gets_two_lines_too(made):

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt
-from PySide6.QtGui import QAction, QColor, QFontMetricsF, QGuiApplication, QPainter
+from PySide6.QtGui import QAction, QColor, QFont, QFontMetricsF, QGuiApplication, QPainter
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from viewer.state.palette import palette as palette_of
@@ -27,15 +27,23 @@ _WORST = (
 _MARGIN = 4
 _LARGE = 12.0  # points; in a lecture hall the pictures have the room
 _LINES = 2
+_SMALLER = 0.9  # a brief read-out's share of ordinary type
 _LOW = 44.0  # lines of type
 # What stands in brackets, but for the place of a patch.
 _ASIDE = re.compile(r" \((?!\d+, \d+\)|row )[^()]*\)")
+# What `viewer.state.readout` says in full, and how it is said where there is little room.
+_SHORTER = (
+    ("of what uniform attention would", "of uniform attention"),
+    ("on average this head looks", "on average"),
+    ("on average these heads look", "on average"),
+    ("its attention is spread", "spread"),
+)
 
 
 class ReadoutLine(QWidget):
     """Says what the selected head and query do; as high as its longest sentences need, so nothing jumps.
 
-    In large type and low windows it keeps to two lines, and the tool tip has the rest.
+    In large type and low windows it keeps to two lines of smaller type, and the tool tip has the rest.
 
     A label would lay out the whole window anew for each text, which a hover can't wait for.
     """
@@ -82,6 +90,10 @@ class ReadoutLine(QWidget):
     def _brief(self) -> bool:
         return self._low or self._palette.points > _LARGE
 
+    @property
+    def _font(self) -> QFont:
+        return font(self._palette, _SMALLER if self._brief else 1.0)
+
     def sizeHint(self) -> QSize:
         """Return any width, and the height the longest sentences take at the width there is."""
         return QSize(400, self.height())
@@ -92,7 +104,7 @@ class ReadoutLine(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        metrics = QFontMetricsF(font(self._palette))
+        metrics = QFontMetricsF(self._font)
         if self._brief:
             height = int((_LINES + 0.3) * metrics.height()) + 2 * _MARGIN
         else:
@@ -106,7 +118,7 @@ class ReadoutLine(QWidget):
         """Write the words."""
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor(self._palette.ground))
-        painter.setFont(font(self._palette))
+        painter.setFont(self._font)
         painter.setPen(QColor(self._palette.text))
         words = self._words
         if self._brief:
@@ -130,10 +142,14 @@ class ReadoutLine(QWidget):
 
 
 def shortened(sentence: str, metrics: QFontMetricsF, room: float) -> str:
-    """Return what fits of a sentence on a line: without its asides, then without its last parts."""
+    """Return what fits of a sentence on a line: without asides, in fewer words, without its last parts."""
     if metrics.horizontalAdvance(sentence) <= room:
         return sentence
-    parts = _ASIDE.sub("", sentence).rstrip(".").split("; ")
-    while len(parts) > 1 and metrics.horizontalAdvance("; ".join(parts) + "…") > room:
+    sentence = _ASIDE.sub("", sentence).rstrip(".")
+    for words, fewer in _SHORTER:
+        if metrics.horizontalAdvance(f"{sentence}…") > room:
+            sentence = sentence.replace(words, fewer)
+    parts = re.split("(?=; |, most on )", sentence)
+    while len(parts) > 1 and metrics.horizontalAdvance("".join(parts) + "…") > room:
         parts.pop()
-    return metrics.elidedText("; ".join(parts) + "…", Qt.TextElideMode.ElideRight, room)
+    return metrics.elidedText("".join(parts) + "…", Qt.TextElideMode.ElideRight, room)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from viewer.state.palette import Palette
 
 _Role = QPalette.ColorRole
+_CONTROLS = 11.0  # points, at most: the bar's controls are for who speaks, not for the lecture hall
 
 
 def apply_theme(application: QApplication, palette: Palette) -> None:
@@ -76,6 +77,7 @@ def readable_on(colour: QColor) -> QColor:
 def _style(palette: Palette) -> str:
     """Return what a palette can't say; widgets are named by the `kind` property they carry."""
     small = max(palette.points - 1.0, 8.0)
+    controls = min(palette.points, _CONTROLS)
     return f"""
         QToolTip {{
             color: {palette.text}; background: {palette.panel};
@@ -88,6 +90,8 @@ def _style(palette: Palette) -> str:
         QSplitter::handle {{ background: {palette.empty}; }}
         QSplitter::handle:hover {{ background: {palette.accent}; }}
         *[kind="faint"] {{ color: {palette.faint}; font-size: {small}pt; }}
+        QToolBar QWidget {{ font-size: {controls}pt; }}
+        QToolBar *[kind="faint"] {{ font-size: {controls - 1.0}pt; }}
         *[kind="headline"] {{ font-size: {palette.points * 1.8}pt; }}
         *[kind="bad"] {{ color: {palette.accent}; font-size: {small}pt; }}
         *[kind="verified"] {{ color: {palette.query}; }}

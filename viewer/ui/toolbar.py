@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _ARROWS = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down)
 _FUSIONS = ("mean", "max", "min")
+# Labels of controls that speak for themselves, in the order in which they may go.
+_SPARE = ("Show", "Colours", "Scale", "Opacity", "Convolutions")
+_SPACING = 4
 
 
 class KeepsArrows(QObject):
@@ -45,15 +48,63 @@ class KeepsArrows(QObject):
         return False
 
 
+class ControlBar(QToolBar):
+    """Leaves out labels where room is short, before any control has to go into the bar's menu."""
+
+    def __init__(self) -> None:
+        super().__init__("Controls")
+        self._labels: dict[str, QLabel] = {}
+        self._without: list[QLabel] = []
+
+    def add(self, label: str, control: QWidget, tip: str = "") -> None:
+        """Put a control at the end, with a label before it unless that is empty."""
+        if tip:
+            control.setToolTip(tip)
+            control.setAccessibleName(label or tip)
+        # Label and control in one piece: where even so room is short, both go into the menu together.
+        piece = QWidget()
+        piece.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+        row = QHBoxLayout(piece)
+        row.setContentsMargins(0, 0, _SPACING, 0)
+        row.setSpacing(_SPACING)
+        if label:
+            words = self._labels[label] = QLabel(label)
+            words.setProperty("kind", "faint")
+            words.setBuddy(control)
+            row.addWidget(words)
+        row.addWidget(control)
+        self.addWidget(piece)
+
+    def event(self, event: QEvent) -> bool:
+        """Choose the labels anew for another width, or another size of type."""
+        done = super().event(event)
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self._fit()
+        return done
+
+    def _fit(self) -> None:
+        room = {label: label.sizeHint().width() + _SPACING for label in self._labels.values()}
+        needed = self.sizeHint().width() + sum(room[label] for label in self._without)
+        without = []
+        for name in _SPARE:
+            if needed > self.width():
+                without.append(self._labels[name])
+                needed -= room[self._labels[name]]
+        if without != self._without:
+            self._without = without
+            for name in _SPARE:
+                self._labels[name].setVisible(self._labels[name] not in without)
+
+
 class HeadControls(QObject):
     """Layer and head, as two lists."""
 
-    def __init__(self, bar: QToolBar, documents: Documents, selection: Selection) -> None:
+    def __init__(self, bar: ControlBar, documents: Documents, selection: Selection) -> None:
         super().__init__(bar)
         self._documents, self._selection = documents, selection
         self._layers: tuple[int, ...] = ()
         self.layer = _combo(bar, "Layer", "Layer, numbered from 0 in forward order. Keys [ and ]", 2)
-        self.head = _combo(bar, "Head", "One head, or all heads of the layer as one map. Keys , and .", 11)
+        self.head = _combo(bar, "Head", "One head, or all heads of the layer as one map. Keys , and .", 9)
         self.layer.activated.connect(self._choose_layer)
         self.head.activated.connect(self._choose_head)
         documents.current_changed.connect(self._tell_document)
@@ -75,9 +126,7 @@ class HeadControls(QObject):
             return
         heads = self._layers[value.head.layer]
         if self.head.count() != len(_FUSIONS) + heads:
-            _fill(
-                self.head, [f"{name} of {heads} heads" for name in _FUSIONS] + [str(i) for i in range(heads)]
-            )
+            _fill(self.head, [f"{name} of all {heads}" for name in _FUSIONS] + [str(i) for i in range(heads)])
         with QSignalBlocker(self.layer), QSignalBlocker(self.head):
             self.layer.setCurrentIndex(value.head.layer)
             head = value.head.head
@@ -124,7 +173,7 @@ class ChoiceBox(QComboBox):
 class OverlayControls(QObject):
     """Opacity, fading, patch borders and the ring of convolutions."""
 
-    def __init__(self, bar: QToolBar, display: Display) -> None:
+    def __init__(self, bar: ControlBar, display: Display) -> None:
         super().__init__(bar)
         self._display = display
         self.opacity = QSlider(Qt.Orientation.Horizontal)
@@ -135,11 +184,10 @@ class OverlayControls(QObject):
         self.ring = QSpinBox()
         self.ring.setRange(0, MOST_RINGS)
         self.ring.setSpecialValueText("none")
-        _add(bar, "Opacity", self.opacity, "Opacity of the overlay")
-        _add(bar, "", self.fade, "Let the picture show through where attention is weak")
-        _add(bar, "", self.grid, "Draw the borders of the patches")
-        _add(
-            bar,
+        bar.add("Opacity", self.opacity, "Opacity of the overlay")
+        bar.add("", self.fade, "Let the picture show through where attention is weak")
+        bar.add("", self.grid, "Draw the borders of the patches")
+        bar.add(
             "Convolutions",
             self.ring,
             "Outline what this many stacked 3x3 convolutions could reach from the query",
@@ -164,15 +212,15 @@ class OverlayControls(QObject):
             self.ring.setValue(value.ring)
 
 
-def build_toolbar(documents: Documents, selection: Selection, display: Display) -> QToolBar:
+def build_toolbar(documents: Documents, selection: Selection, display: Display) -> ControlBar:
     """Return the bar of controls, each following state and setting it."""
-    bar = QToolBar("Controls")
+    bar = ControlBar()
     bar.setObjectName("controls")
     bar.setMovable(False)
     bar.toggleViewAction().setEnabled(False)
     bar.heads = HeadControls(bar, documents, selection)
     direction = next(choice for choice in SELECTION_CHOICES if choice.field == "direction")
-    _add(bar, "Show", ChoiceBox(direction, selection))
+    bar.add("Show", ChoiceBox(direction, selection))
     bar.addSeparator()
     bar.overlay = OverlayControls(bar, display)
     for field in ("colormap", "scale"):
@@ -185,35 +233,16 @@ def build_toolbar(documents: Documents, selection: Selection, display: Display) 
     return bar
 
 
-def _add_choice(bar: QToolBar, field: str, display: Display) -> None:
+def _add_choice(bar: ControlBar, field: str, display: Display) -> None:
     choice = next(choice for choice in DISPLAY_CHOICES if choice.field == field)
-    _add(bar, choice.label.removeprefix("Colour ").capitalize(), ChoiceBox(choice, display))
+    bar.add(choice.label.removeprefix("Colour ").capitalize(), ChoiceBox(choice, display))
 
 
-def _add(bar: QToolBar, label: str, control: QWidget, tip: str = "") -> None:
-    if tip:
-        control.setToolTip(tip)
-        control.setAccessibleName(label or tip)
-    # Label and control in one piece: where room is short, both go into the bar's menu together.
-    piece = QWidget()
-    piece.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
-    row = QHBoxLayout(piece)
-    row.setContentsMargins(0, 0, 4, 0)
-    row.setSpacing(4)
-    if label:
-        words = QLabel(label)
-        words.setProperty("kind", "faint")
-        words.setBuddy(control)
-        row.addWidget(words)
-    row.addWidget(control)
-    bar.addWidget(piece)
-
-
-def _combo(bar: QToolBar, label: str, tip: str, letters: int) -> QComboBox:
+def _combo(bar: ControlBar, label: str, tip: str, letters: int) -> QComboBox:
     combo = QComboBox()
     combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     combo.setMinimumContentsLength(letters)
-    _add(bar, label, combo, tip)
+    bar.add(label, combo, tip)
     return combo
 
 

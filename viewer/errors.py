@@ -165,25 +165,6 @@ class LayoutError(PatchreachError):
         super().__init__(f"Where the tokens of {model} sit on the picture could not be found: {reason}.")
 
 
-class WindowedAttentionError(LayoutError):
-    """A model's patches attend only within windows, which can't be shown yet.
-
-    Parameters
-    ----------
-    model
-        Name or path of the model.
-    where
-        Layer and number of windows, as a clause; empty where it was not even run.
-    """
-
-    def __init__(self, model: str, where: str = "") -> None:
-        super().__init__(model, where)
-        self.args = (
-            f"{model} uses windowed attention{f' ({where})' if where else ''}. Only models in which every "
-            "patch may attend to every patch can be shown.",
-        )
-
-
 class InputError(PatchreachError):
     """A model can't take this input (size, shape, type); the text says what it takes."""
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.torch_names import ModuleNames
-from viewer.backends.torch_tap import AttentionTap, GroupedAttention
+from viewer.backends.torch_tap import AttentionTap
 from viewer.backends.torch_verdict import check
 
 HEADS, TOKENS, WIDTH = 2, 12, 8
@@ -208,13 +208,35 @@ def test_rows_that_miss_1_and_outputs_that_are_not_numbers_fail_verification(qkv
     assert not check(QueryKeyScores(q, k, 1.0), v, torch.full_like(q, torch.nan)).verdict().verified
 
 
-def test_weights_changed_after_the_softmax_are_no_plain_attention(qkv):
+def test_weights_changed_after_the_softmax_are_shown_as_the_softmax_gave_them(qkv):
     layers, _ = tap(lambda q, k, v: ((q @ k.mT).softmax(-1) * 0.5) @ v, *qkv)
-    assert layers == []
+    (layer,) = layers
+    assert layer.note == "weights of the softmax, before the model mixes or scales them"
+    expected = (qkv[0].double() @ qkv[1].double().mT).softmax(-1)[0]
+    np.testing.assert_allclose(layer.scores.weights(slice(None)), expected, atol=1e-6)
+
+
+def test_maps_mixed_into_a_map_are_shown_as_the_model_uses_them(qkv):
+    def attend(q, k, v):
+        return (0.3 * (q @ k.mT).softmax(-1) + 0.7 * (k @ q.mT).softmax(-1)) @ v
+
+    (layer,), _ = tap(attend, *qkv)
+    assert layer.note == "weights as the model uses them, after mul"
+    q, k = qkv[0].double()[0], qkv[1].double()[0]
+    expected = 0.3 * (q @ k.mT).softmax(-1) + 0.7 * (k @ q.mT).softmax(-1)
+    np.testing.assert_allclose(layer.scores.weights(slice(None)), expected, atol=1e-6)
+
+
+def test_a_softmax_that_is_no_product_of_queries_and_keys_is_no_attention(qkv):
+    projection = torch.randn(WIDTH, TOKENS)
+    with torch.no_grad(), AttentionTap() as found:
+        (qkv[0] @ projection).softmax(-1) @ qkv[2]
+    assert found.layers == []
+    assert found.other == ["the weights of a softmax are no product of queries and keys"]
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_groups_of_tokens_are_refused(qkv, fused):
+def test_groups_of_tokens_are_stacked(qkv, fused):
     windows = qkv.view(3, HEADS, 1, TOKENS, WIDTH)
 
     def attend(q, k, v):
@@ -222,8 +244,11 @@ def test_groups_of_tokens_are_refused(qkv, fused):
             return functional.scaled_dot_product_attention(q, k, v)
         return (q @ k.mT).softmax(-1) @ v
 
-    with pytest.raises(GroupedAttention, match="2 separate groups"):
-        tap(attend, *windows)
+    (layer,), _ = tap(attend, *windows)
+    assert layer.check.verdict().verified
+    scale = WIDTH**-0.5 if fused else 1.0
+    expected = (scale * windows[0].double() @ windows[1].double().mT).softmax(-1)[:, 0]
+    np.testing.assert_allclose(layer.scores.weights(slice(None)), expected, atol=1e-6)
 
 
 def test_output_is_what_it_was(qkv):

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+PADDING_LABEL = -1
+"""Stands in for a parameter's number where elements were filled in."""
+
 
 def unplaced(shape: Sequence[int], label: int = 0) -> Tensor:
     """Return a companion without a place anywhere, of elements that stem from parameter number `label`."""
@@ -50,17 +53,28 @@ def _same(left: Tensor, right: Tensor) -> bool:
 def merge(companions: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
     """Return where elements sit that were made from one element of each companion.
 
-    Places are averaged; an element without a place has no say unless none has one, then the first counts.
+    Where one of two repeats along dimensions that the other varies along (a gate or a context made from the
+    whole picture), the other's places hold. Else places are averaged; an element without a place has no say
+    unless none has one, then the first counts.
     """
     small = [shrink(companion) for companion in companions]
     result = small[0]
     for other in small[1:]:
         if other is result or (other.data_ptr() == result.data_ptr() and other.shape == result.shape):
             continue
-        both = (result + other) / 2
         here, there = ~result.real.isnan(), ~other.real.isnan()
+        both = (result + other) / 2
+        if _varies_along(result) > _varies_along(other):
+            both = result
+        elif _varies_along(other) > _varies_along(result):
+            both = other
         result = torch.where(there, torch.where(here, both, other), result)
     return _expand(result, shape)
+
+
+def _varies_along(companion: Tensor) -> set[int]:
+    """Return the dimensions along which a companion cut by `shrink` varies, counted from the last as -1."""
+    return {dim - companion.ndim for dim, size in enumerate(companion.shape) if size > 1}
 
 
 def _expand(companion: Tensor, shape: Sequence[int]) -> Tensor:

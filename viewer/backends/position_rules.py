@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from viewer.backends.position_math import compact, mean_place, merge, shrink, slide, unplaced
+from viewer.backends.position_math import PADDING_LABEL, compact, mean_place, merge, shrink, slide, unplaced
 from viewer.backends.torch_ops import FUSED, named_arguments, op_name, tensors_in
 
 
@@ -118,7 +118,7 @@ def join(call: Call) -> Companions:
 def pad(call: Call) -> Companions:
     """Give no place to padding."""
     given = call.given()
-    padded = torch.constant_pad_nd(call.full(given["self"]), given["pad"], complex(torch.nan, 0))
+    padded = torch.constant_pad_nd(call.full(given["self"]), given["pad"], complex(torch.nan, PADDING_LABEL))
     return [compact(padded)]
 
 
@@ -130,6 +130,8 @@ def product(call: Call) -> Companions:
     companion, columns = call.companion(left), call.companion(right)
     if companion is None:
         return [None]
+    if columns is not None and _shared(companion, columns):
+        return [mean_place(columns, (-1,), keepdim=True).expand(call.outputs[0].shape)]
     if columns is not None and right.ndim > 1 and _repeats(columns, -2) and not _repeats(companion, -1):
         # Values times weights, in that order: here the queries are the right one's columns.
         return [mean_place(columns, (-2,), keepdim=True).expand(call.outputs[0].shape)]
@@ -140,10 +142,26 @@ def _repeats(companion: Tensor, dim: int) -> bool:
     return companion.stride(dim) == 0 or companion.shape[dim] == 1
 
 
+def _shared(queries: Tensor, values: Tensor) -> bool:
+    """Return whether all windows are asked the same queries, each answered for a window of as many tokens.
+
+    Then an output belongs to its window's token rather than to the query, which stands for many.
+    """
+    if queries.ndim < 3 or queries.shape[:-1] != values.shape[:-1]:
+        return False
+    lead = range(queries.ndim - 2)
+    few, many = (compact(side).stride() for side in (queries, values))
+    return any(
+        few[dim] == 0 != many[dim] and queries.shape[dim] > 1 and few[-2] != 0 for dim in lead
+    ) and not any(many[dim] == 0 != few[dim] for dim in lead)
+
+
 def fused_attention(call: Call) -> Companions:
     """Hand on the query's place."""
-    companion = call.companion(call.given()["query"])
+    companion, values = (call.companion(call.given()[name]) for name in ("query", "value"))
     rest: list[Tensor | None] = [None] * (len(call.outputs) - 1)
+    if companion is not None and values is not None and _shared(companion, values):
+        companion = values
     if companion is None:
         return [None, *rest]
     return [mean_place(companion, (-1,), keepdim=True).expand(call.outputs[0].shape), *rest]

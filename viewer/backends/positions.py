@@ -15,12 +15,16 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.backends import position_rules
-from viewer.backends.position_math import mean_place, shrink, unplaced
+from viewer.backends.position_math import PADDING_LABEL, mean_place, shrink, unplaced
 from viewer.backends.position_rules import Lost
 from viewer.backends.torch_ops import tensors_in
 
 # Tokens of different heads or channels must sit at the same place to within this many pixels.
 _AGREEMENT = 0.5
+
+PADDING = "padding"
+"""What stands in for a parameter's name where windows were filled up."""
+CHANNELS = Lost("its channels attend to one another, not its tokens")
 
 
 class PositionTrace:
@@ -85,19 +89,40 @@ class PositionTrace:
                 self._companions[output] = companion
 
     def tokens(self, tensor: Tensor, dim: int = -2) -> Tensor | Lost:
-        """Return where the tokens along a dimension of queries, keys or values sit, complex64 (tokens,)."""
+        """Return where the tokens of queries, keys, values or outputs sit.
+
+        Parameters
+        ----------
+        tensor
+            (..., tokens, channels), or with `dim` -1 (..., channels, tokens).
+        dim
+            Along which the tokens lie, -2 or -1.
+
+        Returns
+        -------
+        torch.Tensor or Lost
+            complex64 (stacked, tokens), one row for each index of the leading dimensions; `CHANNELS` where it
+            is the channels that have a place, and the tokens have none.
+        """
+        lead = tensor.shape[:-2].numel()
         companion = self._companion(tensor)
-        dim %= tensor.ndim
         if companion is None:
-            return unplaced((tensor.shape[dim],), self._label(tensor))
+            return unplaced((lead, tensor.shape[dim]), self._label(tensor))
         if isinstance(companion, Lost):
             return companion
-        others = [other for other in range(companion.ndim) if other != dim]
-        columns = shrink(companion, others).movedim(dim, 0).flatten(1)
-        places = mean_place(columns, (1,), keepdim=False)
-        if bool(((columns - places[:, None]).abs() > _AGREEMENT).any()):
-            return Lost("heads or channels of one token look at different places")
-        return places
+        companion = companion if dim == -2 else companion.mT
+        columns = shrink(companion, (companion.ndim - 1,))
+        places = mean_place(columns, (-1,), keepdim=True)
+        if bool(((columns - places).abs() > _AGREEMENT).any()):
+            alike = mean_place(companion, (-2,), keepdim=True)
+            if bool(((companion - alike).abs() > _AGREEMENT).any()):
+                return Lost("the channels of one token look at different places")
+            return CHANNELS
+        places = places[..., 0]
+        few = shrink(places, range(places.ndim - 1))
+        if few.shape[:-1].numel() == 1:
+            return few.reshape(1, -1).expand(lead, -1)
+        return places.reshape(lead, -1)
 
     def _sends(self, indices: Iterable[Tensor]) -> bool:
         """Return whether indices stem from the picture, or from Python, which may have read it."""
@@ -105,7 +130,7 @@ class PositionTrace:
 
     def parameter_name(self, label: int) -> str:
         """Return the name of the parameter that a token without a place stems from; may be empty."""
-        return self._names[label]
+        return PADDING if label == PADDING_LABEL else self._names[label]
 
     def _companion(self, tensor: Tensor) -> Tensor | Lost | None:
         return self._companions.get(tensor)

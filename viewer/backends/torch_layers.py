@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from viewer.attention.grouped import GroupedScores
 from viewer.attention.layer import AttentionLayer, LayerKind
 from viewer.attention.layout import TokenLayout
-from viewer.backends.one_grid import require_cover, require_one_grid
-from viewer.backends.positions import Lost, PositionTrace
+from viewer.backends.one_grid import require_cover
+from viewer.backends.position_math import shrink
+from viewer.backends.positions import CHANNELS, PADDING, Lost, PositionTrace
+from viewer.backends.torch_groups import Grouping, find_groups
 from viewer.backends.torch_tap import Tapped
 from viewer.errors import LayoutError
 
@@ -27,18 +30,36 @@ _NUMBERED = ("reg",)
 
 @dataclass(frozen=True, eq=False)
 class LayerPlan:
-    """What stays the same of a layer from one picture to the next: its module, and where its tokens sit."""
+    """What stays the same of a layer from one picture to the next: its module, and where its tokens sit.
+
+    Attributes
+    ----------
+    module, kind, query_layout, key_layout, note
+        As in `AttentionLayer`.
+    groups, order
+        As in `torch_groups.Grouping`.
+    """
 
     module: str
     kind: LayerKind
     query_layout: TokenLayout
     key_layout: TokenLayout
+    groups: int = 1
+    order: list[int] | None = None
+    note: str = ""
 
     def layer(self, index: int, tapped: Tapped) -> AttentionLayer:
         """Join what one picture left behind."""
-        verdict = tapped.check.verdict()
+        scores = tapped.scores if self.order is None else tapped.scores.picked(self.order)
         return AttentionLayer(
-            index, self.module, self.kind, tapped.scores, self.query_layout, self.key_layout, verdict
+            index,
+            self.module,
+            self.kind,
+            scores if self.groups == 1 else GroupedScores(scores, self.groups),
+            self.query_layout,
+            self.key_layout,
+            tapped.check.verdict(),
+            self.note,
         )
 
 
@@ -57,20 +78,62 @@ def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> t
     Raises
     ------
     LayoutError
-        If the tokens of some attention fill no grid, another than the rest or only part of the picture, or
-        their places got lost.
+        If the tokens of some attention fill no grid or only part of the picture, or their places got lost.
     """
     known: dict[bytes, TokenLayout] = {}
     modules = _distinct([found.module or f"attention {index}" for index, found in enumerate(tapped)])
-    plans = []
-    for module, found in zip(modules, tapped, strict=True):
-        queries, keys = (_layout(model, module, places, trace, known) for places in found.places)
-        if keys.grid == (0, 0):
-            raise LayoutError(model, f"the keys of {module} have no place on the picture")
-        require_cover(model, keys, trace.size)
-        plans.append(LayerPlan(module, "self" if queries.grid != (0, 0) else "pool", queries, keys))
-    require_one_grid(model, ((plan.module, plan.query_layout, plan.key_layout) for plan in plans))
-    return tuple(plans)
+    return tuple(
+        _plan(model, module, found, trace, known) for module, found in zip(modules, tapped, strict=True)
+    )
+
+
+def _plan(
+    model: str, module: str, found: Tapped, trace: PositionTrace, known: dict[bytes, TokenLayout]
+) -> LayerPlan:
+    queries, keys, outputs = found.places
+    if queries is CHANNELS or keys is CHANNELS:
+        sides = (
+            TokenLayout.from_positions(np.full((count, 2), np.nan, np.float32), _channels(count))
+            for count in (found.scores.queries, found.scores.keys)
+        )
+        return LayerPlan(module, "channel", *sides, note=CHANNELS.reason)
+    grouping = _grouped(queries, keys, outputs, found.scores.heads)
+    if isinstance(grouping, Lost):
+        raise LayoutError(model, f"in {module} {grouping.reason}")
+    query_layout = _layout(model, module, grouping.queries, trace, known)
+    key_layout = _layout(model, module, grouping.keys, trace, known, repeats=grouping.groups > 1)
+    if not key_layout.placed:
+        raise LayoutError(model, f"the keys of {module} have no place on the picture")
+    for layout in (query_layout, key_layout):
+        if layout.placed:
+            require_cover(model, layout, trace.size)
+    kind = "self" if query_layout.placed else "pool"
+    return LayerPlan(module, kind, query_layout, key_layout, grouping.groups, grouping.order, found.note)
+
+
+def _channels(count: int) -> list[str]:
+    return [f"channel{index}" for index in range(count)]
+
+
+def _grouped(
+    queries: Tensor | Lost, keys: Tensor | Lost, outputs: Tensor | Lost, stacked: int
+) -> Grouping | Lost:
+    """Tell the groups of a layer; a query sits where its output goes if it is shared between groups."""
+    for side in (queries, keys):
+        if isinstance(side, Lost):
+            return side
+    # Keys may serve several heads, which then lie side by side.
+    keys = keys.repeat_interleave(stacked // len(keys), dim=0) if len(keys) < stacked else keys
+    grouping = find_groups(queries, keys)
+    if (
+        isinstance(grouping, Grouping)
+        and grouping.groups > 1
+        and isinstance(outputs, Tensor)
+        and len(shrink(queries, (0,))) == 1
+        and not bool(queries.real.isnan().all())
+    ):
+        return find_groups(outputs, keys)
+    return grouping
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -82,12 +145,15 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def _layout(
-    model: str, module: str, places: Tensor | Lost, trace: PositionTrace, known: dict[bytes, TokenLayout]
+    model: str,
+    module: str,
+    places: Tensor,
+    trace: PositionTrace,
+    known: dict[bytes, TokenLayout],
+    repeats: bool = False,
 ) -> TokenLayout:
-    if isinstance(places, Lost):
-        raise LayoutError(model, f"in {module} {places.reason}")
-    traced = places.numpy()
-    key = traced.tobytes()
+    traced = places.resolve_conj().numpy()
+    key = traced.tobytes() + bytes([repeats])
     if key not in known:
         # Sums over a patch leave float noise far below a thousandth of a pixel.
         positions = np.stack(
@@ -96,7 +162,7 @@ def _layout(
         labels = traced.imag[np.isnan(traced.real)].astype(int).tolist()
         names = prefix_names([trace.parameter_name(label) for label in labels])
         try:
-            known[key] = TokenLayout.from_positions(positions, names)
+            known[key] = TokenLayout.from_positions(positions, names, repeats=repeats)
         except ValueError as error:
             raise LayoutError(model, f"in {module} {error}") from error
     return known[key]
@@ -107,7 +173,9 @@ def prefix_names(parameters: Sequence[str]) -> list[str]:
     kinds = [_kind(parameter) for parameter in parameters]
     names = []
     for place, kind in enumerate(kinds):
-        if not kind:
+        if kind == PADDING:
+            names.append(kind)
+        elif not kind:
             names.append(f"prefix{place}")
         elif kind in _NUMBERED or kinds.count(kind) > 1:
             names.append(f"{kind}{kinds[: place + 1].count(kind)}")
@@ -117,5 +185,7 @@ def prefix_names(parameters: Sequence[str]) -> list[str]:
 
 
 def _kind(parameter: str) -> str:
+    if parameter == PADDING:
+        return parameter
     leaf = parameter.rpartition(".")[2]
     return next((kind for kind, leaves in _TOKEN_NAMES if leaf in leaves), "")

@@ -1,4 +1,4 @@
-"""Noticing attention whose map is not what the model uses: maps or outputs of several attentions mixed."""
+"""Noticing attention whose map is not what the model uses: outputs of several attentions mixed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTS = VIEWS | {
     "split_with_sizes",
 }
 _PARTS |= {"unbind", "unsafe_split"}
-_SUMS = {
+SUMS = {
     "add": "added", "addcmul": "added", "lerp": "added", "maximum": "compared", "minimum": "compared",
     "sub": "subtracted", "rsub": "subtracted",
 }  # fmt: skip
@@ -44,15 +44,15 @@ class Mixes:
 
     def follow(self, name: str, args: tuple, result: object, module: str) -> None:
         """See what an operation makes of the tensors that are followed."""
-        if name not in _PARTS and name not in _SUMS:
+        if name not in _PARTS and name not in SUMS:
             return
         known = {id(tensor): tensor for tensor in tensors_in(args) if tensor in self._what}
         if not known:
             return
         what = self._what[next(iter(known.values()))]
-        if name in _SUMS and len(known) > 1:
+        if name in SUMS and len(known) > 1:
             self.reasons.append(
-                f"the {what} of two attentions are {_SUMS[name]} in {module or 'the model'}, "
+                f"the {what} of two attentions are {SUMS[name]} in {module or 'the model'}, "
                 "so neither map is what the model uses alone"
             )
         elif name in _PARTS and len(known) == 1:

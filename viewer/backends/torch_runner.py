@@ -18,9 +18,9 @@ from viewer.backends.torch_layers import LayerPlan, plan_layers
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_ops import tensors_in
 from viewer.backends.torch_origin import VIEWS
-from viewer.backends.torch_tap import AttentionTap, GroupedAttention
+from viewer.backends.torch_tap import AttentionTap
 from viewer.backends.torch_verdict import same_output
-from viewer.errors import InputError, LayoutError, NoAttentionError, WindowedAttentionError
+from viewer.errors import InputError, LayoutError, NoAttentionError
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
@@ -155,20 +155,14 @@ class TorchRunner:
     ) -> tuple[AttentionTap, tuple[LayerPlan, ...], Tensor, bool]:
         """Run tapped and traced; return the tap, the layers, the output, and `PositionTrace.depends`."""
         trace = PositionTrace(picture, chain(model.named_parameters(), model.named_buffers()))
-        try:
-            with (
-                ModuleNames(model) as names,
-                AttentionTap(
-                    names, trace, lambda found: job.step(f"Tracing {self.name}, layer {found}")
-                ) as tap,
-            ):
-                output = _tensor(model(picture))
-        except GroupedAttention as error:
-            raise WindowedAttentionError(self.name, str(error)) from error
+        with (
+            ModuleNames(model) as names,
+            AttentionTap(names, trace, lambda found: job.step(f"Tracing {self.name}, layer {found}")) as tap,
+        ):
+            output = _tensor(model(picture))
         unmet = [
             f"{module or 'an attention'} changes its weights between softmax and values"
-            for module, count in tap.unmet.items()
-            if count
+            for module in tap.unmet
         ]
         if tap.mixes.reasons or unmet:
             raise LayoutError(self.name, [*tap.mixes.reasons, *unmet][0])

@@ -23,20 +23,24 @@ from viewer.backends.torch_fastpath import UNPACKED
 from viewer.backends.torch_mixes import Mixes
 from viewer.backends.torch_ops import FUSED, SOFTMAX, call_shape, named_arguments, op_name, tensors_in
 from viewer.backends.torch_origin import VIEWS, Origin
-from viewer.backends.torch_verdict import Check, check, tolerance, weights_error
+from viewer.backends.torch_verdict import Check, check, check_rows, tolerance, weights_error
+from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, onward
 
 if TYPE_CHECKING:
     from viewer.attention.layer import Scores
-    from viewer.backends.positions import PositionTrace
+    from viewer.backends.positions import Lost, PositionTrace
     from viewer.backends.torch_names import ModuleNames
 
-
-class GroupedAttention(Exception):
-    """Tokens attend within groups (windows), which this tap does not take apart."""
-
-    def __init__(self, module: str, groups: int) -> None:
-        self.module = module
-        super().__init__(f"{module or 'an attention'} attends within {groups} separate groups of tokens")
+# Operations after which logits are still a product of queries and keys, though perhaps mixed over heads.
+_STILL_PRODUCT = VIEWS | frozenset(
+    {
+        *("add", "addmm", "clamp", "convolution", "div", "linear", "masked_fill", "mm", "mul", "rsub", "sub"),
+        *("_native_batch_norm_legit_no_training", "native_batch_norm", "where"),
+    }
+)
+# Weights that meet these are no longer on their way to values: a comparison, an index, a measure of them.
+_ENDS = frozenset({"_local_scalar_dense", "argmax", "eq", "isfinite", "max", "mean", "sum", "topk"})
+_BEFORE_MIXING = "weights of the softmax, before the model mixes or scales them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,28 +52,21 @@ class Tapped:
     module
         Name of the module that computed it; empty where names were not asked for.
     scores
-        Queries and keys, or the weights.
+        Queries and keys, or the weights, of all groups and heads stacked.
     check
         Of the rebuilt output.
     places
-        What the position trace says of queries and keys, (tokens,) complex or a `positions.Lost`; None where
-        positions were not traced.
+        Where queries, keys and outputs sit, (stacked, tokens) or a `positions.Lost`, see
+        `PositionTrace.tokens`; None where positions were not traced.
+    note
+        What a person should know of the weights, as a clause.
     """
 
     module: str
     scores: Scores
     check: Check
-    places: tuple | None
-
-
-@dataclass(eq=False)
-class _Softmaxed:
-    """Weights on their way to the values; not attention before they meet them."""
-
-    origin: Origin | None
-    weights: Tensor
-    counted_for: str | None  # the module in `AttentionTap.unmet`
-    met_values: bool = False
+    places: tuple[Tensor | Lost, Tensor | Lost, Tensor | Lost] | None
+    note: str = ""
 
 
 class AttentionTap(TorchDispatchMode):
@@ -77,8 +74,8 @@ class AttentionTap(TorchDispatchMode):
 
     `mixes` notes where weights or outputs of several attentions are put together (looked for only where
     positions are followed); `signature` sums up which operations ran on what shapes, with what whole numbers.
-    `census` counts all operations by name; `unmet` counts, by module, softmaxes that look like attention but
-    whose weights were changed before they met any values.
+    `census` counts all operations by name; `other` names, as clauses, softmaxes that meet values but are no
+    attention of queries to keys.
 
     Parameters
     ----------
@@ -99,7 +96,7 @@ class AttentionTap(TorchDispatchMode):
         super().__init__()
         self.layers: list[Tapped] = []
         self.census: Counter[str] = Counter()
-        self.unmet: Counter[str] = Counter()
+        self.other: list[str] = []
         self.mixes = Mixes()
         self.signature = 0
         self._names = names
@@ -107,6 +104,12 @@ class AttentionTap(TorchDispatchMode):
         self._on_layer = on_layer
         self._logits: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._softmaxed: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._roots: list[Softmaxed] = []
+
+    @property
+    def unmet(self) -> list[str]:
+        """Modules with attention weights that never met any values, as far as could be followed."""
+        return [root.module for root in self._roots if not root.met_values]
 
     def __torch_dispatch__(
         self, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None
@@ -120,6 +123,8 @@ class AttentionTap(TorchDispatchMode):
         result = func(*args, **kwargs)
         self.census[name] += 1
         self.signature = hash((self.signature, name, call_shape(args), call_shape(kwargs)))
+        if self._trace is not None:
+            self._trace.follow(name, func, args, kwargs, result)
         if name in FUSED:
             self._take_fused(named_arguments(func, args, kwargs), result)
         elif name in SOFTMAX:
@@ -130,23 +135,25 @@ class AttentionTap(TorchDispatchMode):
             self._follow(name, func, args, kwargs, result)
         if self._trace is not None:
             self.mixes.follow(name, args, result, self._module)
-            self._trace.follow(name, func, args, kwargs, result)
         return result
 
     def _take_fused(self, given: dict[str, Any], result: object) -> None:
-        query, key, value = given["query"], given["key"], given["value"]
-        self._refuse_groups(query.shape[:-3])
+        query = given["query"]
+        # Keys and values may be shared between groups, and by several heads.
+        key, value = (
+            side.expand(*query.shape[:-3], *side.shape[-3:]) for side in (given["key"], given["value"])
+        )
         scale = given["scale"]
         scores = QueryKeyScores(
-            query.reshape(query.shape[-3:]),
-            key.reshape(key.shape[-3:]),
+            query.reshape(-1, *query.shape[-2:]),
+            key.reshape(-1, *key.shape[-2:]),
             query.shape[-1] ** -0.5 if scale is None else scale,
-            _fused_bias(given, query.shape[-2], key.shape[-2]),
+            _fused_bias(given, (*query.shape[:-1], key.shape[-2])),
         )
         output = next(tensors_in(result))
-        checked = check(scores, value.reshape(value.shape[-3:]), output.reshape(output.shape[-3:]))
+        checked = check(scores, value.reshape(-1, *value.shape[-2:]), output.reshape(-1, *output.shape[-2:]))
         self.mixes.watch(output, "outputs")
-        self._add(scores, checked, (query, -2), (value, -2))
+        self._add(scores, checked, (given["query"], -2), (given["value"], -2), (output, -2))
 
     def _take_softmax(self, given: dict[str, Any], weights: Tensor) -> None:
         logits = given["self"]
@@ -155,99 +162,128 @@ class AttentionTap(TorchDispatchMode):
                 f"{self._module or 'an attention'} normalizes its weights over the queries, not over the keys"
             )
         if logits.ndim >= 2 and given["dim"] % logits.ndim == logits.ndim - 1:
-            # Rows of weights for each head: attention, unless it never meets any values.
-            likely = weights.ndim >= 3 and weights.shape[-2] > 1
-            found = _Softmaxed(self._logits.get(logits), weights, self._module if likely else None)
-            self._softmaxed[weights] = found
-            self.mixes.watch(weights, "weights")
-            if likely:
-                self.unmet[self._module] += 1
+            product = logits in self._logits
+            found = Softmaxed(weights, self._logits.get(logits), product, self._module)
+            self._softmaxed[weights] = Onward((found,))
+            if product:
+                self._roots.append(found)
 
     def _take_product(self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: Tensor) -> None:
         given = named_arguments(func, args, kwargs)
         left, right = given.get("self"), given.get("mat2")
-        if all(side in self._softmaxed and self._softmaxed[side].origin for side in (left, right)):
+        if all(side in self._softmaxed and self._softmaxed[side].product for side in (left, right)):
             self.mixes.reasons.append(
                 f"the weights of two attentions are multiplied in {self._module or 'the model'}, "
                 "so neither map is what the model uses alone"
             )
         if op_name(func) == "bmm" and left in self._softmaxed:
-            self._meet_values(self._softmaxed[left], left, right, result, (left, right, -2))
+            operands = ((left, -2), (right, -2), (result, -2))
+            self._meet_values(self._softmaxed[left], left, right, result, operands)
         elif op_name(func) == "bmm" and right in self._softmaxed:
-            self._meet_values(self._softmaxed[right], right.mT, left.mT, result.mT, (right, left, -1))
+            operands = ((right, -1), (left, -1), (result, -1))
+            self._meet_values(self._softmaxed[right], right.mT, left.mT, result.mT, operands)
         else:
             self._logits[result] = torch_origin.product_origin(func, args, kwargs)
 
     def _meet_values(
         self,
-        found: _Softmaxed,
+        found: Onward,
         weights: Tensor,
         values: Tensor,
         output: Tensor,
-        operands: tuple[Tensor, Tensor, int],
+        operands: tuple[tuple[Tensor, int], tuple[Tensor, int], tuple[Tensor, int]],
     ) -> None:
-        """Note that weights (heads, N, M) are multiplied with values (heads, M, d): this is attention.
+        """Note that weights (stacked, N, M) are multiplied with values (stacked, M, d): this is attention.
 
-        `operands` are the two as the model has them, and the dimension along which their tokens lie.
+        `operands` are weights, values and output as the model has them, each with the dimension along which
+        its tokens lie.
         """
-        if found.met_values or found.weights.numel() != weights.numel():
+        if all(root.met_values for root in found.roots):
             return
-        found.met_values = True
-        if found.counted_for is not None:
-            self.unmet[found.counted_for] -= 1
-        self._refuse_groups(found.weights.shape[:-3])
-        scores = _scores(found.origin, weights)
+        for root in found.roots:
+            root.met_values = True
+        if not found.product:
+            self.other.append(
+                f"the weights of {self._module or 'a softmax'} are no product of queries and keys"
+            )
+            return
+        root = found.roots[0]
+        queries = operands[0]
+        if not found.mixed and root.weights.numel() == weights.numel():
+            scores, note = _scores(root.origin, weights), ""
+            if root.origin is not None:
+                queries = (root.origin.queries, -2)
+        elif is_distribution(weights):
+            scores, note = WeightScores(weights), f"weights as the model uses them, after {found.mixed}"
+        elif found.conflict or root.weights.numel() != weights.numel():
+            self.mixes.reasons.append(
+                found.conflict or f"{root.module or 'an attention'} changes its weights after the softmax"
+            )
+            return
+        else:
+            scores, note = WeightScores(root.weights.reshape(weights.shape)), _BEFORE_MIXING
+        checked = check_rows(scores, output) if note == _BEFORE_MIXING else check(scores, values, output)
         self.mixes.watch(output, "outputs")
-        left, right, dim = operands
-        # Weights keep their query's place, so they serve where the queries themselves can't be had.
-        queries = (left, dim) if found.origin is None else (found.origin.queries, -2)
-        self._add(scores, check(scores, values, output), queries, (right, dim))
+        self._add(scores, checked, queries, *operands[1:], note=note)
 
     def _follow(
         self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object
     ) -> None:
         """Hand on what is known of logits and weights to what an operation makes of them."""
-        for tensor in tensors_in((*args, *kwargs.values())):
+        inputs = list(tensors_in((*args, *kwargs.values())))
+        for tensor in inputs:
             if tensor in self._logits:
-                origin = torch_origin.step(self._logits[tensor], tensor, func, args, kwargs)
+                origin = self._logits[tensor]
+                if origin is not None:
+                    origin = torch_origin.step(origin, tensor, func, args, kwargs)
                 if func._schema.is_mutable:
                     del self._logits[tensor]
-                if origin is not None:
+                if origin is not None or name in _STILL_PRODUCT:
                     self._logits[next(tensors_in(result))] = origin
                 return
-            if tensor in self._softmaxed and name in VIEWS:
-                self._softmaxed[next(tensors_in(result))] = self._softmaxed[tensor]
-                return
-
-    def _refuse_groups(self, leading: torch.Size) -> None:
-        if leading.numel() != 1:
-            raise GroupedAttention(self._module, leading.numel())
+        known = [self._softmaxed[tensor] for tensor in inputs if tensor in self._softmaxed]
+        if known and name not in _ENDS:
+            output = next(tensors_in(result), None)
+            if output is not None and output.ndim >= 2:
+                self._softmaxed[output] = onward(name, known, self._module)
 
     @property
     def _module(self) -> str:
         return self._names.current if self._names else ""
 
     def _add(
-        self, scores: Scores, checked: Check, queries: tuple[Tensor, int], values: tuple[Tensor, int]
+        self,
+        scores: Scores,
+        checked: Check,
+        queries: tuple[Tensor, int],
+        values: tuple[Tensor, int],
+        output: tuple[Tensor, int],
+        note: str = "",
     ) -> None:
-        """Note a layer; queries, and values in place of keys, come with the dimension of their tokens."""
+        """Note a layer; queries, values in place of keys, and outputs come with their tokens' dimension."""
         places = None
         if self._trace is not None:
-            places = (self._trace.tokens(*queries), self._trace.tokens(*values))
-        self.layers.append(Tapped(self._module, scores, checked, places))
+            places = tuple(self._trace.tokens(*side) for side in (queries, values, output))
+        self.layers.append(Tapped(self._module, scores, checked, places, note))
         self._on_layer(len(self.layers))
 
 
-def _fused_bias(given: dict[str, Any], queries: int, keys: int) -> Tensor | None:
-    """Return mask, bias and causality of a fused attention as one bias, broadcastable to the logits."""
+def _fused_bias(given: dict[str, Any], shape: tuple[int, ...]) -> Tensor | None:
+    """Return mask, bias and causality of a fused attention as one bias, broadcastable to the stacked logits.
+
+    `shape` is that of the logits, (..., queries, keys).
+    """
     bias = given.get("attn_mask", given.get("attn_bias"))
     if bias is not None:
-        bias = bias.reshape(bias.shape[-3:])
+        if bias.shape[:-2].numel() == 1:
+            bias = bias.reshape(1, *bias.shape[-2:])
+        else:
+            bias = bias.expand(*shape[:-2], *bias.shape[-2:]).reshape(-1, *bias.shape[-2:])
         if bias.dtype == torch.bool:
             bias = torch.zeros(bias.shape, device=bias.device).masked_fill_(~bias, -torch.inf)
     if given.get("is_causal"):
-        later = torch.ones(queries, keys, dtype=torch.bool, device=given["query"].device).triu_(1)
-        causal = torch.zeros(queries, keys, device=later.device).masked_fill_(later, -torch.inf)
+        later = torch.ones(*shape[-2:], dtype=torch.bool, device=given["query"].device).triu_(1)
+        causal = torch.zeros(*shape[-2:], device=later.device).masked_fill_(later, -torch.inf)
         bias = causal if bias is None else bias + causal
     return bias
 

@@ -23,6 +23,7 @@ from timm.data import ImageNetInfo
 from tests.backends.onnx_zoo import SMALL, export, picture, true_attention
 from viewer.backends.model import Job
 from viewer.backends.onnx_file import read_onnx
+from viewer.backends.onnx_found import OnnxProgram
 from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_layout import prefix_names
 from viewer.backends.onnx_model import OnnxModel, open_onnx
@@ -394,10 +395,9 @@ def test_device_that_can_not_be_used_is_replaced_with_a_note(vit_path):
     file = read_onnx(vit_path)
     graph = Graph(file.proto, file.folder)
     providers = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
+    program = OnnxProgram("deit", file, graph, find_attention(graph), graph.inputs[0].name)
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"):  # ONNX Runtime's own, beside ours
-        runner = OnnxRunner(
-            "deit", file, graph, find_attention(graph), graph.inputs[0].name, "cuda:0", providers
-        )
+        runner = OnnxRunner(program, "cuda:0", providers)
     assert runner.device == "cpu"
     assert runner.notes == ("cuda:0 is not usable by ONNX Runtime here; deit runs on the CPU.",)
     assert runner.run(picture("deit").numpy(), "NCHW", Job()).unchanged

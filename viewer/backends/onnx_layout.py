@@ -11,9 +11,9 @@ import numpy.typing as npt
 import onnx
 
 from viewer.attention.layout import TokenLayout
+from viewer.backends.onnx_found import Found, Operand
 from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_moves import follow
-from viewer.backends.onnx_patterns import Found, Operand
 from viewer.backends.onnx_places import Places, UnknownPlace, picture, shrink, thin, unplaced
 
 # Which inputs of an operator say how it moves elements, rather than being moved.
@@ -72,7 +72,7 @@ def depend_on_picture(graph: Graph, found: Sequence[Found], image: str) -> bool:
     return False
 
 
-def find_layouts(
+def layouts_of(
     graph: Graph,
     found: Sequence[Found],
     image: tuple[str, str],
@@ -101,16 +101,11 @@ def find_layouts(
         If an operator can't be followed, or the tokens do not fill a grid.
     """
     labels = _labels(graph)
-    known: dict[str, Places] = {}
-    for name, shape in shapes.items():
-        maker = graph.maker(name)
-        if maker is None or maker.op_type == "Constant":
-            known[name] = unplaced(shape, labels.get(name, np.nan))
-    known[image[0]] = picture(shapes[image[0]], image[1])
 
     def control(name: str) -> npt.NDArray[np.int64] | None:
         return controls[name] if name in controls else graph.constant(name)
 
+    known = _known_places(graph, image, shapes, labels)
     places = follow(traced_nodes(graph, found), known, shapes, control)
     sources = {label: name for name, label in labels.items()}
     distilled = any("head_dist" in name for name in graph.initializers)
@@ -118,6 +113,22 @@ def find_layouts(
         tuple(_layout(match, operand, places, sources, distilled) for operand in (match.queries, match.keys))
         for match in found
     ]
+
+
+def _known_places(
+    graph: Graph,
+    image: tuple[str, str],
+    shapes: Mapping[str, tuple[int, ...]],
+    labels: Mapping[str, float],
+) -> dict[str, Places]:
+    """Return the places of the picture's pixels and of everything that the file fixes."""
+    known = {}
+    for name, shape in shapes.items():
+        maker = graph.maker(name)
+        if maker is None or maker.op_type == "Constant":
+            known[name] = unplaced(shape, labels.get(name, np.nan))
+    known[image[0]] = picture(shapes[image[0]], image[1])
+    return known
 
 
 def _labels(graph: Graph) -> dict[str, float]:

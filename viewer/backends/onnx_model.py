@@ -16,6 +16,7 @@ from viewer.backends.inputs import as_picture, checked_tensor, describe, picture
 from viewer.backends.model import Job, short
 from viewer.backends.onnx_classes import class_labels, predict
 from viewer.backends.onnx_file import OnnxFile, read_onnx
+from viewer.backends.onnx_found import OnnxProgram
 from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_input import PictureInput, check_preprocessing, picture_input, wanted_preprocessing
 from viewer.backends.onnx_patterns import find_attention
@@ -185,5 +186,5 @@ def open_onnx(
         raise ModelFileError(path, f"is a damaged ONNX model: its graph makes no sense ({error})") from error
     how = wanted_preprocessing(name, file, picture, image_size)
     job.step(f"Starting {name}")
-    runner = OnnxRunner(name, file, graph, found, picture.name, chosen, providers)
+    runner = OnnxRunner(OnnxProgram(name, file, graph, found, picture.name), chosen, providers)
     return OnnxModel(name, how, file, picture, runner, class_labels(graph, file.proto))

@@ -7,16 +7,14 @@ habit is a new row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
-import numpy.typing as npt
 import onnx
 
+from viewer.backends.onnx_found import Found, Operand, Role, Step, weights_output
 from viewer.backends.onnx_graph import Graph, attribute, module_name, walk_back
-
-Role = Literal["factor", "divisor", "bias", "mask", "none"]
-"""What the other operand does to the logits."""
+from viewer.backends.onnx_products import FLOAT_PRODUCTS, PRODUCTS, query_key, value_operands
 
 
 class Row(NamedTuple):
@@ -59,16 +57,6 @@ AFTER = {
 }
 """Operators that may stand between softmax and values, and the operands by which weights come in."""
 
-PRODUCTS = {
-    "MatMul": (0, 1),
-    "FusedMatMul": (0, 1),  # what ONNX Runtime writes into models that it saves optimized
-    "Einsum": (0, 1),
-    "MatMulInteger": (0, 1),
-    "QLinearMatMul": (0, 3),
-}
-"""Operators that multiply two tensors, and which inputs those are."""
-_FLOAT_PRODUCTS = ("MatMul", "FusedMatMul", "Einsum")
-
 # Behind a softmax whose logits are not understood, the product is looked for through these only: they leave
 # every token where it is.
 _ELEMENTWISE = frozenset(
@@ -94,89 +82,6 @@ _SUMS = {"Add": "added", "Sub": "subtracted", "Sum": "added", "Max": "compared",
 # What may happen to weights that still are what the values are multiplied with.
 _CHANGES = _PARTS | _ELEMENTWISE | {"Concat", "Conv", "Pow", "Reciprocal", "ReduceSum", "Where"}
 ALONE = "so neither map is what the model uses alone"
-
-
-class Operand(NamedTuple):
-    """A tensor of the graph and the order in which its axes are (heads..., tokens, channels).
-
-    Attributes
-    ----------
-    tensor
-        Name in the graph.
-    axes
-        Order of axes, None for the tensor's own; (-1, -2) stands for "the last two exchanged".
-    """
-
-    tensor: str
-    axes: tuple[int, ...] | None = None
-
-    def arrange(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return a view of the tensor's value (or places) with its axes in order."""
-        if self.axes is None:
-            return array
-        return array.swapaxes(-1, -2) if self.axes == (-1, -2) else array.transpose(self.axes)
-
-
-class Step(NamedTuple):
-    """What one operator does to the logits on their way to the softmax.
-
-    Attributes
-    ----------
-    role
-        See `Role`.
-    tensor
-        The other operand.
-    condition
-        For a mask: the condition, true where the logits stay.
-    negated
-        For a mask: whether the logits stay where the condition is false.
-    """
-
-    role: Role
-    tensor: str
-    condition: str = ""
-    negated: bool = False
-
-
-@dataclass(frozen=True)
-class Found:
-    """An attention operation of the graph.
-
-    Attributes
-    ----------
-    name
-        Module it belongs to.
-    queries, keys
-        What the logits are the product of; in the fallback only good for finding where tokens sit.
-    values
-        What the weights are multiplied with.
-    context
-        The product.
-    steps
-        From the product to the softmax.
-    scale
-        Factor on the product before these.
-    weights
-        The softmax's result where the logits are not understood; empty otherwise.
-    node
-        The standard operator, where there is one (then `steps` is empty).
-    quantized
-        Whether weights times values are computed in integers, which can't be checked against floats.
-    unclear
-        Why it can't be shown though it is attention, as a clause; mostly empty.
-    """
-
-    name: str
-    queries: Operand
-    keys: Operand
-    values: Operand
-    context: Operand
-    steps: tuple[Step, ...] = ()
-    scale: float = 1.0
-    weights: str = ""
-    node: onnx.NodeProto | None = None
-    quantized: bool = False
-    unclear: str = ""
 
 
 def find_attention(graph: Graph) -> tuple[Found, ...]:
@@ -243,11 +148,6 @@ def _standard(graph: Graph, node: onnx.NodeProto) -> Found | None:
     )
 
 
-def weights_output(node: onnx.NodeProto) -> str:
-    """Name the fourth output of an Attention operator, which can hold the softmax's result."""
-    return f"{node.output[0]}/attention_weights"
-
-
 def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
     """Describe the attention around a softmax; None where it is no attention."""
     axis = int(attribute(softmax, "axis", -1))
@@ -261,7 +161,7 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
     values = product.input[second if weights_first else first]
     if graph.is_constant(values):
         return None
-    operands = _value_operands(product, values, weights_first)
+    operands = value_operands(product, values, weights_first)
     if operands is None:
         return None
     around = Found(
@@ -270,7 +170,7 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
         keys=Operand(""),
         values=operands[0],
         context=operands[1],
-        quantized=product.op_type not in _FLOAT_PRODUCTS,
+        quantized=product.op_type not in FLOAT_PRODUCTS,
     )
     match = _with_scores(graph, softmax, around)
     if match is not None and axis == -2:
@@ -292,7 +192,7 @@ def _products_behind(
 ) -> tuple[Operand, Operand] | None:
     """Return queries and keys behind a softmax, looked for through some operators."""
     for source in walk_back(graph, softmax.input[0], through):
-        pair = _query_key(source) if source.op_type in PRODUCTS else None
+        pair = query_key(source) if source.op_type in PRODUCTS else None
         if pair and not graph.is_constant(pair[1].tensor):
             return pair
     return None
@@ -328,7 +228,7 @@ def _with_changed_weights(graph: Graph, softmax: onnx.NodeProto) -> Found | None
 def _with_scores(graph: Graph, softmax: onnx.NodeProto, around: Found) -> Found | None:
     """Add where a softmax's logits come from: understood, or only its result, or known to be rearranged."""
     logits = _logits(graph, softmax.input[0], ())
-    pair = _query_key(logits[0]) if logits else None
+    pair = query_key(logits[0]) if logits else None
     if logits and pair and not graph.is_constant(pair[1].tensor):
         scale = float(attribute(logits[0], "alpha", 1.0))
         return replace(around, queries=pair[0], keys=pair[1], steps=logits[1], scale=scale)
@@ -369,7 +269,7 @@ def _logits(
     maker = graph.maker(name)
     if maker is None:
         return None
-    if maker.op_type in _FLOAT_PRODUCTS:
+    if maker.op_type in FLOAT_PRODUCTS:
         return maker, steps
     row = _BETWEEN.get(maker.op_type)
     if row is None:
@@ -389,59 +289,3 @@ def _step(node: onnx.NodeProto, row: Row, at: int) -> tuple[Step, ...]:
     if row.role == "mask":
         return (Step("mask", node.input[3 - at], condition=node.input[0], negated=at == 2),)
     return (Step(row.role, node.input[1 - at]),)
-
-
-def _query_key(product: onnx.NodeProto) -> tuple[Operand, Operand] | None:
-    """Return the operands of a logits product as queries and keys, each (heads..., tokens, channels)."""
-    first, second = PRODUCTS[product.op_type]
-    if product.op_type != "Einsum":
-        # A fused product may itself exchange the last two axes of either side.
-        turned_query, turned_key = attribute(product, "transA", 0), attribute(product, "transB", 0)
-        queries = Operand(product.input[first], (-1, -2) if turned_query else None)
-        return queries, Operand(product.input[second], None if turned_key else (-1, -2))
-    terms = _einsum_terms(product)
-    if terms is None:
-        return None
-    left, right, result = terms
-    query, key = result[-2], result[-1]
-    names = {True: product.input[0], False: product.input[1]}
-    queries_left = query in left
-    pair = []
-    for token, from_left in ((query, queries_left), (key, not queries_left)):
-        subscript = left if from_left else right
-        summed = [letter for letter in subscript if letter not in result]
-        if token not in subscript or len(summed) != 1:
-            return None
-        order = [letter for letter in result[:-2] if letter in subscript] + [token, summed[0]]
-        pair.append(Operand(names[from_left], tuple(subscript.index(letter) for letter in order)))
-    return pair[0], pair[1]
-
-
-def _value_operands(
-    product: onnx.NodeProto, values: str, weights_first: bool
-) -> tuple[Operand, Operand] | None:
-    """Return values and context of the product of weights and values, each (heads..., tokens, channels)."""
-    if product.op_type != "Einsum":
-        return Operand(values), Operand(product.output[0])
-    terms = _einsum_terms(product)
-    if terms is None:
-        return None
-    left, right, result = terms
-    weights, held = (left, right) if weights_first else (right, left)
-    query, key, lead = weights[-2], weights[-1], weights[:-2]
-    channel = [letter for letter in held if letter not in weights]
-    if len(channel) != 1 or key not in held or key in result or query not in result:
-        return None
-    values_axes = tuple(held.index(letter) for letter in [*lead, key, channel[0]])
-    context_axes = tuple(result.index(letter) for letter in [*lead, query, channel[0]])
-    return Operand(values, values_axes), Operand(product.output[0], context_axes)
-
-
-def _einsum_terms(node: onnx.NodeProto) -> tuple[str, str, str] | None:
-    """Split a two-operand Einsum equation; None where it has another form."""
-    equation = str(attribute(node, "equation")).replace(" ", "")
-    inputs, arrow, result = equation.partition("->")
-    terms = inputs.split(",")
-    if not arrow or len(terms) != 2 or "." in equation or len(result) < 2:
-        return None
-    return terms[0], terms[1], result

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
-from viewer.attention.layer import AttentionLayer
 from viewer.backends.model import Job
-from viewer.backends.onnx_file import OnnxFile
-from viewer.backends.onnx_graph import Graph
-from viewer.backends.onnx_patterns import Found
+from viewer.backends.onnx_found import OnnxProgram
 from viewer.backends.onnx_session import RuntimeErrors, plain_reason, ran_out_of_memory
-from viewer.backends.onnx_tap import Tap
+from viewer.backends.onnx_tap import OnnxRun, Tap
 from viewer.errors import InputError, ModelFileError
 
 _CPU = ("CPUExecutionProvider",)
-
-
-@dataclass(frozen=True, eq=False)
-class OnnxRun:
-    """What one run left.
-
-    Attributes
-    ----------
-    layers
-        Attention of the first picture.
-    outputs
-        The model's own outputs by name.
-    unchanged
-        Whether the tap leaves them as they are.
-    """
-
-    layers: tuple[AttentionLayer, ...]
-    outputs: dict[str, npt.NDArray[Any]]
-    unchanged: bool
 
 
 class OnnxRunner:
@@ -44,12 +21,8 @@ class OnnxRunner:
 
     Parameters
     ----------
-    name
-        Of the model, for messages.
-    file, graph, found
+    program
         The model and its attention.
-    image
-        Name of the picture's input.
     device, providers
         Where to run, see `viewer.backends.devices.onnx_providers`.
 
@@ -59,25 +32,16 @@ class OnnxRunner:
         If ONNX Runtime can't run the model even on the CPU.
     """
 
-    def __init__(
-        self,
-        name: str,
-        file: OnnxFile,
-        graph: Graph,
-        found: Sequence[Found],
-        image: str,
-        device: str,
-        providers: Sequence[object],
-    ) -> None:
-        self._name = name
+    def __init__(self, program: OnnxProgram, device: str, providers: Sequence[object]) -> None:
+        self._name = program.name
         self.device = device
         self.notes: tuple[str, ...] = ()
         try:
-            self._tap = Tap(name, file, graph, found, image, providers)
+            self._tap = Tap(program, providers)
         except ModelFileError as error:
             if device == "cpu":
                 raise
-            self._tap = Tap(name, file, graph, found, image, _CPU)
+            self._tap = Tap(program, _CPU)
             self._now_on_cpu(f"could not be started ({error.problem})")
         self._check_provider()
 
@@ -92,7 +56,7 @@ class OnnxRunner:
             As `Tap.run`.
         """
         try:
-            return OnnxRun(*self._tap.run(feed, layout, job))
+            return self._tap.run(feed, layout, job)
         except (MemoryError, *RuntimeErrors) as error:
             if self.device == "cpu":
                 raise InputError(self._refusal(feed, error)) from error

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from viewer.attention.scores import QueryKeyScores, WeightScores
+from viewer.backends.onnx_found import Found, Operand
 from viewer.backends.onnx_graph import Graph, attribute
-from viewer.backends.onnx_patterns import Found, Operand
 from viewer.backends.onnx_places import UnknownPlace
 from viewer.errors import InputError
 

@@ -12,7 +12,7 @@ import onnx
 
 from viewer.backends.model import Job
 from viewer.backends.onnx_file import OnnxFile
-from viewer.backends.onnx_patterns import weights_output
+from viewer.backends.onnx_found import weights_output
 from viewer.backends.quiet_runtime import onnxruntime as ort
 from viewer.errors import Cancelled, ModelFileError
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import torch
 
 from viewer.attention.layer import AttentionLayer, Verdict
@@ -16,12 +15,10 @@ from viewer.attention.layout import TokenLayout
 from viewer.attention.query import one_thread
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.model import Job
-from viewer.backends.one_grid import require_one_grid
-from viewer.backends.onnx_file import OnnxFile
-from viewer.backends.onnx_graph import Graph
-from viewer.backends.onnx_layout import depend_on_picture, find_layouts, traced_nodes, unknown_controls
-from viewer.backends.onnx_patterns import Found
+from viewer.backends.onnx_found import Found, OnnxProgram
+from viewer.backends.onnx_layout import depend_on_picture
 from viewer.backends.onnx_places import UnknownPlace
+from viewer.backends.onnx_probe import find_layouts
 from viewer.backends.onnx_scores import checked_tensors, lookup, make_scores, split_heads, tapped_tensors
 from viewer.backends.onnx_session import open_session, run_session
 from viewer.backends.torch_verdict import check, same_output
@@ -51,38 +48,46 @@ class Size:
     output_unchanged: bool
 
 
+@dataclass(frozen=True, eq=False)
+class OnnxRun:
+    """What one run left.
+
+    Attributes
+    ----------
+    layers
+        Attention of the first picture.
+    outputs
+        The model's own outputs by name.
+    unchanged
+        Whether the tap leaves them as they are.
+    """
+
+    layers: tuple[AttentionLayer, ...]
+    outputs: dict[str, Array]
+    unchanged: bool
+
+
 class Tap:
     """A session with taps, and what it needs to make layers of a run.
 
     Parameters
     ----------
-    name
-        Of the model, for messages.
-    file, graph, found
+    program
         The model and its attention.
-    image
-        Name of the picture's input.
     providers
         Where ONNX Runtime shall run.
     """
 
-    def __init__(
-        self,
-        name: str,
-        file: OnnxFile,
-        graph: Graph,
-        found: Sequence[Found],
-        image: str,
-        providers: Sequence[object],
-    ) -> None:
-        self._name, self._file, self._graph, self._found, self._image = name, file, graph, tuple(found), image
+    def __init__(self, program: OnnxProgram, providers: Sequence[object]) -> None:
+        graph, found = program.graph, program.found
+        self._program = program
         self._providers = list(providers)
         tapped = [
             name for match in found for name in (*tapped_tensors(graph, match), *checked_tensors(match))
         ]
         self._tensors = [name for name in dict.fromkeys(tapped) if not graph.is_constant(name)]
-        self._depends = depend_on_picture(graph, found, image)
-        self._session = open_session(file, providers, self._tensors)
+        self._depends = depend_on_picture(graph, found, program.image)
+        self._session = open_session(program.file, providers, self._tensors)
         self._sizes: dict[tuple[str | int, ...], Size] = {}
         self._fixed: dict[str, Array] = {}
 
@@ -93,12 +98,10 @@ class Tap:
 
     def move_to(self, providers: Sequence[object]) -> None:
         """Run somewhere else from now on."""
-        self._session = open_session(self._file, providers, self._tensors)
+        self._session = open_session(self._program.file, providers, self._tensors)
         self._providers = list(providers)
 
-    def run(
-        self, feed: Array, layout: str, job: Job
-    ) -> tuple[tuple[AttentionLayer, ...], dict[str, Array], bool]:
+    def run(self, feed: Array, layout: str, job: Job) -> OnnxRun:
         """Run the model on a batch of copies of one picture.
 
         Parameters
@@ -110,12 +113,6 @@ class Tap:
         job
             Told of progress; cancels.
 
-        Returns
-        -------
-        tuple
-            Layers of the first picture, the model's own outputs by name, and whether the tap leaves those
-            unchanged.
-
         Raises
         ------
         Cancelled
@@ -123,81 +120,60 @@ class Tap:
         LayoutError
             If the place of the tokens can't be found.
         """
-        for match in self._found:
+        program = self._program
+        for match in program.found:
             if match.unclear:
-                raise LayoutError(self._name, f"{match.name} can't be followed: {match.unclear}")
-        wanted = list(dict.fromkeys([*self._graph.outputs, *self._tensors]))
-        tensors = run_session(self._session, {self._image: feed}, wanted, job, "Running the model")
-        outputs = {name: tensors[name] for name in self._graph.outputs}
-        look = lookup(self._graph, tensors, self._fixed)
-        try:
-            scores = [make_scores(match, look, len(feed)) for match in self._found]
-            verdicts = [
-                _verdict(match, score, look, len(feed))
-                for match, score in zip(self._found, scores, strict=True)
-            ]
-        except UnknownPlace as error:
-            raise LayoutError(self._name, str(error)) from error
+                raise LayoutError(program.name, f"{match.name} can't be followed: {match.unclear}")
+        wanted = list(dict.fromkeys([*program.graph.outputs, *self._tensors]))
+        tensors = run_session(self._session, {program.image: feed}, wanted, job, "Running the model")
+        outputs = {name: tensors[name] for name in program.graph.outputs}
+        attended = self._attended(tensors, len(feed))
         known = self._known(feed, layout, outputs, job)
         layers = tuple(
-            AttentionLayer(index, match.name, _kind(queries), score, queries, keys, verdict)
-            for index, (match, score, (queries, keys), verdict) in enumerate(
-                zip(self._found, scores, known.layouts, verdicts, strict=True)
+            AttentionLayer(index, match.name, _kind(queries), scores, queries, keys, verdict)
+            for index, (match, (scores, verdict), (queries, keys)) in enumerate(
+                zip(program.found, attended, known.layouts, strict=True)
             )
         )
-        return layers, outputs, known.output_unchanged
+        return OnnxRun(layers, outputs, known.output_unchanged)
+
+    def _attended(
+        self, tensors: Mapping[str, Array], batch: int
+    ) -> list[tuple[QueryKeyScores | WeightScores, Verdict]]:
+        """Make the scores of every operation and check each at once, while it is in the processor's cache."""
+        look = lookup(self._program.graph, tensors, self._fixed)
+        attended = []
+        try:
+            with one_thread():  # products this small wait longer for helper threads than they take
+                for match in self._program.found:
+                    scores = make_scores(match, look, batch)
+                    attended.append((scores, _verdict(match, scores, look, batch)))
+        except UnknownPlace as error:
+            raise LayoutError(self._program.name, str(error)) from error
+        return attended
 
     def _known(self, feed: Array, layout: str, outputs: Mapping[str, Array], job: Job) -> Size:
         """Return what holds for a picture; most of it was found out with the first one of its size."""
         size = (layout, *feed.shape)
         known = self._sizes.get(size)
         if known is None:
-            unchanged = self._same_as_untapped(feed, outputs, job)
-            known = Size(self._layouts(feed, layout, job), unchanged)
+            unchanged = _same_as_untapped(self._program, self._providers, feed, outputs, job)
+            known = Size(find_layouts(self._program, feed, layout, job), unchanged)
             # Numbers that are not finite compare equal whatever was done: the next picture is compared again.
             if all(_finite(value) for value in outputs.values()):
                 self._sizes[size] = known
         elif self._depends:
-            known = replace(known, layouts=self._layouts(feed, layout, job))
+            known = replace(known, layouts=find_layouts(self._program, feed, layout, job))
         return known
 
-    def _same_as_untapped(self, feed: Array, outputs: Mapping[str, Array], job: Job) -> bool:
-        plain = open_session(self._file, self._providers)
-        untapped = run_session(
-            plain, {self._image: feed}, self._graph.outputs, job, "Comparing with the untapped model"
-        )
-        return all(_same(untapped[name], outputs[name]) for name in self._graph.outputs)
 
-    def _layouts(self, feed: Array, layout: str, job: Job) -> tuple[tuple[TokenLayout, TokenLayout], ...]:
-        """Run once unrewritten, for shapes and indices, and follow the tokens."""
-        probe = self._probe(feed, job)
-        shapes = {
-            name.removesuffix(_SHAPE): tuple(value.tolist())
-            for name, value in probe.items()
-            if name.endswith(_SHAPE)
-        }
-        try:
-            layouts = find_layouts(self._graph, self._found, (self._image, layout), shapes, probe)
-        except UnknownPlace as error:
-            raise LayoutError(self._name, str(error)) from error
-        names = [match.name for match in self._found]
-        require_one_grid(self._name, ((name, *sides) for name, sides in zip(names, layouts, strict=True)))
-        return tuple(layouts)
-
-    def _probe(self, feed: Array, job: Job) -> dict[str, Array]:
-        """Run the model as it is written, on the CPU, and bring out shapes and indices."""
-        nodes = traced_nodes(self._graph, self._found)
-        operands = [operand.tensor for match in self._found for operand in (match.queries, match.keys)]
-        names = dict.fromkeys(
-            [*operands, *(name for node in nodes for name in (*node.input, *node.output) if name)]
-        )
-        shape_nodes = [onnx.helper.make_node("Shape", [name], [name + _SHAPE]) for name in names]
-        wanted = [*unknown_controls(self._graph, nodes), *(name + _SHAPE for name in names)]
-        session = open_session(self._file, outputs=wanted, nodes=shape_nodes, optimized=False)
-        return run_session(session, {self._image: feed}, wanted, job, "Finding where tokens sit")
-
-
-_SHAPE = "/patchreach_shape"
+def _same_as_untapped(
+    program: OnnxProgram, providers: Sequence[object], feed: Array, outputs: Mapping[str, Array], job: Job
+) -> bool:
+    plain = open_session(program.file, providers)
+    doing = "Comparing with the untapped model"
+    untapped = run_session(plain, {program.image: feed}, program.graph.outputs, job, doing)
+    return all(_same(untapped[name], outputs[name]) for name in program.graph.outputs)
 
 
 def _kind(queries: TokenLayout) -> str:
@@ -210,14 +186,9 @@ def _verdict(found: Found, scores: QueryKeyScores | WeightScores, look: object, 
         return Verdict(False, None, None, "weights and values are multiplied in integers")
     values, context = (split_heads(found, operand, look, batch) for operand in (found.values, found.context))
     try:
-        with one_thread():  # products this small wait longer for helper threads than they take
-            return check(scores, _torch(values), _torch(context)).verdict()
+        return check(scores, torch.from_numpy(values), torch.from_numpy(context)).verdict()
     except RuntimeError as error:
         return Verdict(False, None, None, f"weights and values do not fit together ({error})")
-
-
-def _torch(array: Array) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def _same(one: Array, other: Array) -> bool:
@@ -225,7 +196,8 @@ def _same(one: Array, other: Array) -> bool:
     if one.size == 0 or one.shape != other.shape or not np.issubdtype(one.dtype, np.floating):
         return bool(np.array_equal(one, other))
     tolerance = _UNCHANGED.get(one.dtype.name, _UNCHANGED_HALF)
-    return same_output(_torch(one.astype(np.float64)), _torch(other.astype(np.float64)), tolerance)
+    exact = [torch.as_tensor(array, dtype=torch.float64) for array in (one, other)]
+    return same_output(*exact, tolerance)
 
 
 def _finite(array: Array) -> bool:

@@ -56,7 +56,7 @@ def test_large_type_keeps_to_two_lines_and_the_tip_has_the_rest(made, width):
     QToolTip.hideText()
 
 
-def test_asides_go_before_numbers_and_the_place_of_a_patch_stays():
+def test_asides_go_before_numbers_and_the_place_of_a_patch_stays(qapp):
     metrics = QFontMetricsF(font(palette("talk")))
     whole = "Patch (row 6, column 5): 60 px (4.3 patches) away; 1.2 % goes to the class token; spread widely."
     brief = "Patch (row 6, column 5): 60 px away; 1.2 % goes to the class token…"
@@ -64,7 +64,7 @@ def test_asides_go_before_numbers_and_the_place_of_a_patch_stays():
     assert shortened(whole, metrics, metrics.horizontalAdvance(brief)) == brief
 
 
-def test_fewer_words_go_before_numbers():
+def test_fewer_words_go_before_numbers(qapp):
     metrics = QFontMetricsF(font(palette("talk"), 0.9))
     whole = (
         "Layer 3, head 2: on average this head looks 60 px (4.3 patches) away, 65 % of what uniform "

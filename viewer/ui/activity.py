@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
+
+from viewer.ui.elided import ElidedLabel
 
 if TYPE_CHECKING:
     from viewer.ui.jobs import Jobs
@@ -19,9 +21,7 @@ class Activity(QWidget):
 
     def __init__(self, jobs: Jobs, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._words = QLabel()
-        self._words.setTextFormat(Qt.TextFormat.PlainText)
-        self._words.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._words = ElidedLabel()
         self._bar = QProgressBar()
         self._bar.setFixedWidth(160)
         self._bar.setTextVisible(False)
@@ -32,7 +32,7 @@ class Activity(QWidget):
         self.cancel.clicked.connect(jobs.cancel)
         row = QHBoxLayout(self)
         row.setContentsMargins(6, 0, 6, 0)
-        row.addWidget(self._words, 1)
+        row.addWidget(self._words)
         row.addWidget(self._bar)
         row.addWidget(self.cancel)
         self._patience = QTimer(self)
@@ -47,7 +47,7 @@ class Activity(QWidget):
     @property
     def doing(self) -> str:
         """What is being done now; empty if nothing is."""
-        return self._words.text()
+        return self._words.whole
 
     def _begin(self, title: str) -> None:
         self._tell(title, -1.0)
@@ -56,14 +56,14 @@ class Activity(QWidget):
             self._patience.start()
 
     def _tell(self, doing: str, share: float) -> None:
-        self._words.setText(doing)
+        self._words.say(doing)
         self._words.setToolTip(doing)
         self._bar.setRange(0, 0 if share < 0 else 1000)
         self._bar.setValue(round(share * 1000))
 
     def _end(self) -> None:
         self._patience.stop()
-        self._words.clear()
+        self._words.say("")
         self._show(False)
 
     def _show(self, on: bool) -> None:

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from viewer.state.words import pixels_words
+from viewer.ui.elided import ElidedLabel
 from viewer.ui.pictures import reduced
 
 if TYPE_CHECKING:
@@ -35,26 +36,6 @@ _STATUS = {
 }
 
 
-class _Elided(QLabel):
-    """A line of text that ends in dots where there is no room for all of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self._whole = ""
-
-    def say(self, text: str) -> None:
-        """Take another text."""
-        self._whole = text
-        self.setText(self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, self.width()))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Break the text off where the room ends now."""
-        super().resizeEvent(event)
-        self.say(self._whole)
-
-
 class _Frame(QWidget):
     """One picture of the strip."""
 
@@ -66,7 +47,9 @@ class _Frame(QWidget):
         self._thumbnail.setFixedWidth(_THUMBNAIL.width())
         self._thumbnail.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._thumbnail.setPixmap(reduced(document.image.pixels, _THUMBNAIL, self.devicePixelRatioF()))
-        self._name, self._state = _Elided(), _Elided()
+        self._name, self._state = ElidedLabel(), ElidedLabel()
+        for label in (self._name, self._state):  # a long name widens no strip
+            label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._state.setProperty("kind", "faint")
         close = QToolButton()
         close.setText("✕")

@@ -53,9 +53,9 @@ class ModelBar(QWidget):
         self._tell_model(documents.model)
 
     def add(self, part: QWidget) -> None:
-        """Put one more part beside the notes."""
+        """Put one more part beside the notes, which leave it the room that it asks for."""
         row: QHBoxLayout = self.layout()
-        row.insertWidget(row.count() - 1, part, 1)
+        row.insertWidget(row.count() - 1, part)
 
     @property
     def badge(self) -> str:

@@ -43,3 +43,14 @@ def test_a_label_breaks_after_its_first_clause() -> None:
 def test_places_in_words_stay_together() -> None:
     lines = wrap("what patch (row 6, column 5) attends to", 160, 10)
     assert "(row 6, column 5)" in " | ".join(lines)
+
+
+def test_numbers_stay_with_their_unit_and_sizes_whole() -> None:
+    text = (
+        "seen of the 300 × 451 px picture; 16 rows × 16 columns of patches, 88 % of 71 tokens, 4 patches away"
+    )
+    for width in range(150, 400, 10):
+        lines = wrap(text, width, 10)
+        assert " ".join(lines) == text
+        for whole in ("300 × 451 px", "16 rows × 16 columns", "88 %", "71 tokens", "4 patches"):
+            assert any(whole in line for line in lines), (width, whole)

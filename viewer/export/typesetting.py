@@ -84,13 +84,20 @@ def _without_middle(text: str, kept: int) -> str:
     return f"{text[:front]}…{text[len(text) - back :]}"
 
 
+# Coordinates such as "(4, 5)" or "(row 4, column 5)", sizes and numbers with their unit count as one word.
+_BREAK = re.compile(
+    r"(?<!\d,)(?<!\(row)(?<!, column)(?<!×)"
+    r"(?!\s+×)(?!(?<=\d)\s+(?:px|patches|%|tokens|nats|rows|columns)(?![a-z]))\s+"
+)
+
+
 def wrap(text: str, width: float, points: float, bold: bool = False) -> list[str]:
     """Break text into lines that fit a width in pixels; a single word that is too long loses its middle.
 
-    Coordinates such as "(4, 5)" or "(row 4, column 5)" count as one word.
+    Coordinates, sizes and numbers with their units are not parted.
     """
     lines: list[str] = []
-    words = re.split(r"(?<!\d,)(?<!\(row)(?<!, column)\s+", text.strip()) if text.strip() else []
+    words = _BREAK.split(text.strip()) if text.strip() else []
     for word in words:
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(longer, points, bold) <= width:

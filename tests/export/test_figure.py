@@ -291,7 +291,7 @@ def test_scatter_dots_lie_at_their_distance(scene: SceneValue) -> None:
         if palette("light").uniform in path.get("style", "") and "clip-path" in path.attrib
     )
     height = float(uniform.get("d").split()[2])
-    assert height == pytest.approx(slope * scene.scatter.uniform + offset, abs=0.01)
+    assert height == pytest.approx(slope * scene.scatter.uniform[0] + offset, abs=0.01)
 
 
 def test_paler_dots_for_heads_on_prefix_tokens() -> None:

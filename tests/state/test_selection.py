@@ -61,29 +61,14 @@ def test_hovering_a_head_looks_and_selects_nothing(selection):
     assert selection.value.shown == HeadRef(1, 0)
 
 
-@pytest.mark.parametrize(
-    ("start", "step", "end"),
-    [
-        (None, (0, 1), (2, 2)),
-        ("cls", (-1, 0), (2, 2)),
-        ((1, 1), (0, 1), (1, 2)),
-        ((1, 1), (1, 0), (2, 1)),
-        ((0, 0), (-1, 0), (0, 0)),
-        ((3, 4), (1, 1), (3, 4)),
-    ],
-)
-def test_arrow_keys_move_the_query_and_stop_at_the_border(selection, start, step, end):
-    selection.hover(start)
-    selection.step_query(*step, grid=(4, 5))
-    assert selection.value.query == end
-
-
-def test_arrow_keys_move_the_active_pin(selection):
+def test_a_moved_query_is_the_active_pin_or_what_is_hovered(selection):
+    selection.move_query((2, 2))
+    assert selection.value == SelectionValue(hovered=(2, 2))
     selection.pin((0, 0))
     selection.add_pin((1, 1))
-    selection.step_query(0, 1, (4, 5))
+    selection.move_query((1, 2))
     assert selection.value.pins == ((0, 0), (1, 2))
-    selection.step_query(-1, -2, (4, 5))
+    selection.move_query((0, 0))
     assert selection.value.pins == ((0, 0),)
 
 

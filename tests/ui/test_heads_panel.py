@@ -193,6 +193,7 @@ class Described:
         self.grid = grid
         self.maps = torch.rand(*shape, *grid).numpy()
         self.colormap = "viridis"
+        self.blank = ("",) * shape[0]
 
 
 def deep(qtbot, theme, size, layers=12, heads=6):

@@ -40,7 +40,7 @@ def made(qtbot):
 
 def centre(panel, patch):
     layout = panel._laid_out(panel._overlay)
-    return layout.cells(GRID, (patch[0], patch[1], patch[0] + 1, patch[1] + 1)).center()
+    return layout.cells(panel._overlay.asked, (patch[0], patch[1], patch[0] + 1, patch[1] + 1)).center()
 
 
 def chip(panel, name):
@@ -73,10 +73,13 @@ def test_the_corners_of_the_picture_belong_to_the_corner_patches(made):
     panel, *_ = made
     layout = panel._laid_out(panel._overlay)
     box = layout.picture
-    assert layout.patch_at(box.topLeft(), GRID) == (0, 0)
-    assert layout.patch_at(box.bottomRight() - QPointF(0.1, 0.1), GRID) == (3, 5)
-    assert layout.patch_at(box.topRight() + QPointF(-0.1, 0.1), GRID) == (0, 5)
-    assert layout.patch_at(box.topLeft() - QPointF(1, 0), GRID) is None
+    corners = {
+        (0, 0): box.topLeft(),
+        (3, 5): box.bottomRight() - QPointF(0.1, 0.1),
+        (0, 5): box.topRight() + QPointF(-0.1, 0.1),
+    }
+    assert all(panel._query_at(place, ()) == patch for patch, place in corners.items())
+    assert panel._query_at(box.topLeft() - QPointF(1, 0), ()) is None
 
 
 def test_leaving_looks_at_nothing(qtbot, made):
@@ -176,7 +179,7 @@ def test_query_and_pins_are_outlined(made):
             selection.add_pin((0, 5))
         else:
             selection.hover(patch)
-        box = panel._laid_out(panel._overlay).cells(GRID, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
+        box = panel._laid_out(panel._overlay).cells(panel._overlay.asked, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
         middle = slice(int(box.left()) + 3, int(box.right()) - 3)
         edge = pixels(panel)[int(box.top()) - 1 : int(box.top()) + 2, middle].astype(int)
         there = (np.abs(edge - accent).sum(axis=2) < 80).any(axis=0)
@@ -188,7 +191,7 @@ def test_query_and_pins_are_outlined(made):
 def outline(panel, patch):
     """Return how many pixels wide each side of a patch's outline is, colour and white apart."""
     accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])
-    box = panel._laid_out(panel._overlay).cells(GRID, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
+    box = panel._laid_out(panel._overlay).cells(panel._overlay.asked, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
     image = pixels(panel).astype(int)
     across = image[int(box.center().y()), int(box.left()) - 6 : int(box.right()) + 7]
     down = image[int(box.top()) - 6 : int(box.bottom()) + 7, int(box.center().x())]
@@ -266,7 +269,7 @@ def test_nothing_is_shown_of_no_picture(made):
     panel, *_ = made
     panel.paint(None)
     assert (pixels(panel).reshape(-1, 3) != [0xF6, 0xF6, 0xF4]).any()
-    assert panel._query_at(QPointF(300, 200)) is None
+    assert panel._query_at(QPointF(300, 200), ()) is None
 
 
 def inset_of(qtbot, box):

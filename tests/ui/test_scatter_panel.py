@@ -93,7 +93,7 @@ def test_the_query_has_dots_of_its_own(made):
     QApplication.processEvents()
     assert plot._query.isVisible()
     np.testing.assert_array_equal(plot._query._y, scene.value.scatter.query_distance)
-    assert plot._uniform_query.value() == scene.value.scatter.uniform_query
+    assert set(plot._uniform_query.getData()[1]) == set(scene.value.scatter.uniform_query)
     changed = (pixels(plot.viewport()) != before).any(axis=2)
     x, y = plot.positions()[0]
     # A diamond at the query's own height beside the head's dot, not at the head's.
@@ -112,7 +112,7 @@ def test_everything_stays_in_sight_for_every_query(made):
         scatter = scene.value.scatter
         low, high = panel.plot.getPlotItem().getViewBox().viewRange()[1]
         assert low == 0
-        assert max(scatter.query_distance.max(), scatter.uniform_query, scatter.uniform) < high
+        assert max(part.max() for part in (scatter.query_distance, scatter.uniform_query, scatter.uniform)) < high
 
 
 def test_the_original_protocol_is_one_choice_away(qtbot, made):

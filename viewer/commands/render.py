@@ -99,7 +99,7 @@ def _query(asked: Query | None, record: AttentionRecord) -> Query:
     if asked is None:
         return record.grid[0] // 2, record.grid[1] // 2
     try:
-        record.layout.token(asked)
+        record.require(asked)
     except LookupError as error:
         raise ExportError(str(error)) from error
     return asked

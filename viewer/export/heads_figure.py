@@ -11,6 +11,7 @@ import numpy as np
 from viewer.export.colour_bar import ColourBar
 from viewer.export.typesetting import text_width
 from viewer.state.colormaps import rgba
+from viewer.state.places import UNREACHABLE
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -84,15 +85,24 @@ class HeadsPart:
     def width(self) -> int:
         """Width in pixels at scale 1."""
         beside = 0 if self._bar is None else round(0.8 * self.style.em) + self._bar.width
-        return self._margin[1] + self._maps[1] + beside
+        legend = text_width(UNREACHABLE, self.style.small) + 2.5 * self.style.em if self._hatched else 0
+        return self._margin[1] + max(self._maps[1] + beside, round(legend))
 
     @cached_property
     def height(self) -> int:
         """Height in pixels at scale 1."""
-        return self._margin[0] + max(self._maps[0], self._bar.height if self._bar else 0)
+        below = round(1.9 * self.style.em) if self._hatched else 0
+        return self._margin[0] + max(self._maps[0], self._bar.height if self._bar else 0) + below
+
+    @property
+    def _hatched(self) -> bool:
+        return self.heads.hatched and self.heads.maps is not None
 
     def atlas(self) -> npt.NDArray[np.uint8]:
-        """Return all maps in one image, one pixel a patch, uint8 (H, W, 4), transparent between cells."""
+        """Return all maps in one image, one pixel a patch, uint8 (H, W, 4).
+
+        It is transparent between cells, and where a patch is out of the query's reach.
+        """
         heads = self.heads
         (rows, columns), gap = heads.grid, self._gap
         layers, most = heads.vmax.shape
@@ -101,11 +111,10 @@ class HeadsPart:
         for layer, count in enumerate(heads.heads):
             for head in range(count):
                 cell = cells[layer, :rows, head, :columns]
-                cell[:] = empty
-                if heads.maps is not None:
-                    colours = rgba(heads.maps[layer, head], float(heads.vmax[layer, head]), heads.colormap)
-                    there = colours[..., 3] > 0
-                    cell[there] = colours[there]
+                if heads.maps is None or heads.blank[layer]:
+                    cell[:] = empty
+                else:
+                    cell[:] = rgba(heads.maps[layer, head], float(heads.vmax[layer, head]), heads.colormap)
         whole = cells.reshape(layers * (rows + gap), most * (columns + gap), 4)
         return whole[:-gap, :-gap]
 
@@ -115,6 +124,8 @@ class HeadsPart:
         x, y = left + before, top + above
         height, width = self._maps
         self._draw_mat(sheet, x, y)
+        if self._hatched:
+            self._draw_hatching(sheet, x, y)
         sheet.image((x, y, width, height), self.atlas(), name="heads")
         self._draw_numbers(sheet, x, y)
         self._draw_shown(sheet, x, y)
@@ -129,6 +140,21 @@ class HeadsPart:
         for layer, count in enumerate(self.heads.heads):
             box = (x - gap, y + layer * self._pitch[0] - gap, count * self._pitch[1] + gap)
             sheet.fill((*box, self._pitch[0] + gap), palette.mat)
+
+    def _draw_hatching(self, sheet: Sheet, x: int, y: int) -> None:
+        """Hatch all cells under the maps, which are clear where a patch is out of reach; say what it means."""
+        (down, across), em = self._pitch, self.style.em
+        cells = [
+            (x + head * across, y + layer * down, self._cell_width, self._cell_height)
+            for layer, count in enumerate(self.heads.heads)
+            for head in range(count)
+        ]
+        sheet.hatch(cells, under_images=True)
+        middle = y + self.height - self._margin[0] - 0.6 * em
+        swatch = (x, middle - 0.45 * em, 1.8 * em, 0.9 * em)
+        sheet.hatch([swatch])
+        sheet.frame(swatch, self.style.palette.faint, 0.6)
+        sheet.text(x + 2.3 * em, middle, UNREACHABLE, self.style.small, v="center")
 
     def _draw_numbers(self, sheet: Sheet, x: int, y: int) -> None:
         em, small, faint = self.style.em, self.style.small, self.style.palette.faint

@@ -14,11 +14,14 @@ from viewer.export.inset import Inset
 from viewer.export.typesetting import text_width, wrap
 from viewer.state.colormaps import rgba
 from viewer.state.overlay import overlay_colours
+from viewer.state.palette import VEIL
+from viewer.state.places import rectangles, sides
 from viewer.state.words import token_words, weight_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from viewer.attention.layout import TokenLayout
     from viewer.export.sheet import Box, Sheet, Style
     from viewer.state.overlay import Overlay
     from viewer.state.selection import Query
@@ -57,7 +60,7 @@ class OverlayPart:
 
     def _filling(self, usual: float, room: tuple[int, int]) -> float:
         """Return the largest factor above the usual with which all fits and patches have whole pixels."""
-        patch = self.overlay.patch_px[0]
+        patch = self.overlay.asked.patch_px[0]
         for pixels in range(int(room[1] / self.overlay.grid[0]), round(usual * patch), -1):
             part = replace(self, room=None)
             part.__dict__["factor"] = pixels / patch
@@ -133,6 +136,8 @@ class OverlayPart:
         sheet.image((left, top, width, height), overlay.seen, smooth=True, name="picture")
         if overlay.values is not None:
             self._draw_values(sheet, left, top, overlay.values)
+        if overlay.blank:
+            self._draw_blank(sheet, left, top)
         if overlay.show_grid:
             self._draw_grid(sheet, left, top)
         self._draw_marks(sheet, left, top)
@@ -147,36 +152,64 @@ class OverlayPart:
             below = y + 1.3 * self.style.em * i
             sheet.text(left, below, line, self.style.small, self.style.palette.faint)
 
-    def _cells(self, left: int, top: int, cells: tuple[float, float, float, float]) -> Box:
+    def _cells(
+        self, left: int, top: int, patches: TokenLayout, cells: tuple[float, float, float, float]
+    ) -> Box:
         """Return the box of patches (top, left, bottom, right), ends exclusive."""
-        patch_height, patch_width = (self.factor * side for side in self.overlay.patch_px)
-        y0, x0, y1, x1 = cells
-        return (
-            left + x0 * patch_width,
-            top + y0 * patch_height,
-            (x1 - x0) * patch_width,
-            (y1 - y0) * patch_height,
-        )
+        x0, y0, x1, y1 = sides(patches, cells)
+        factor = self.factor
+        return left + x0 * factor, top + y0 * factor, (x1 - x0) * factor, (y1 - y0) * factor
+
+    def _inside(
+        self, left: int, top: int, patches: TokenLayout, cells: tuple[float, float, float, float]
+    ) -> Box:
+        """Return the same, cut off at the picture's border."""
+        x, y, width, height = self._cells(left, top, patches, cells)
+        across, down = self._picture
+        start, above = max(x, left), max(y, top)
+        return start, above, min(x + width, left + across) - start, min(y + height, top + down) - above
 
     def _draw_values(self, sheet: Sheet, left: int, top: int, values: npt.NDArray[np.float32]) -> None:
+        overlay = self.overlay
         # One pixel a patch, its opacity in the image itself: SVG and PDF readers all keep that.
-        colours = overlay_colours(self.overlay, values)
-        sheet.image(self._cells(left, top, (0, 0, *self.overlay.grid)), colours, name="attention")
+        colours = overlay_colours(overlay, values)
+        all_ = (0, 0, *values.shape)
+        box = self._cells(left, top, overlay.answers, all_)
+        beyond = any(abs(a - b) > 0.5 for a, b in zip(box, (left, top, *self._picture), strict=True))
+        clip = (left, top, *self._picture) if beyond else None
+        sheet.image(box, colours, name="attention", clip=clip)
+        if overlay.unreachable is not None:
+            cells = rectangles(overlay.unreachable)
+            sheet.hatch([self._inside(left, top, overlay.answers, cell) for cell in cells], VEIL)
+
+    def _draw_blank(self, sheet: Sheet, left: int, top: int) -> None:
+        """Say on the picture why there is no map on it."""
+        em, palette, (width, height) = self.style.em, self.style.palette, self._picture
+        lines = wrap(f"No map: {self.overlay.blank}", width - 4 * em, self.style.points)
+        longest = max(text_width(line, self.style.points) for line in lines)
+        middle, above = left + width / 2, top + height / 2 - 0.7 * em * len(lines)
+        box = (middle - longest / 2 - em, above - 0.5 * em, longest + 2 * em, (1.4 * len(lines) + 0.6) * em)
+        sheet.frame(box, palette.faint, 0.6, fill=palette.panel)
+        for i, line in enumerate(lines):
+            sheet.text(middle, above + (1.4 * i + 0.6) * em, line, h="center", v="center")
 
     def _draw_grid(self, sheet: Sheet, left: int, top: int) -> None:
-        rows, columns = self.overlay.grid
-        x, y, width, height = self._cells(left, top, (0, 0, rows, columns))
+        asked, (rows, columns) = self.overlay.asked, self.overlay.grid
+        x, y, width, height = self._inside(left, top, asked, (0, 0, rows, columns))
+        line = {"linewidth": 0.6, "alpha": 110 / 255}
         for row in range(rows + 1):
-            level = y + height * row / rows
-            sheet.line([x, x + width], [level, level], "#ffffff", linewidth=0.6, alpha=110 / 255)
+            level = self._cells(left, top, asked, (row, 0, row, 0))[1]
+            if y - 0.5 <= level <= y + height + 0.5:
+                sheet.line([x, x + width], [level, level], "#ffffff", **line)
         for column in range(columns + 1):
-            across = x + width * column / columns
-            sheet.line([across, across], [y, y + height], "#ffffff", linewidth=0.6, alpha=110 / 255)
+            across = self._cells(left, top, asked, (0, column, 0, column))[0]
+            if x - 0.5 <= across <= x + width + 0.5:
+                sheet.line([across, across], [y, y + height], "#ffffff", **line)
 
     def _draw_marks(self, sheet: Sheet, left: int, top: int) -> None:
         palette = self.style.palette
         if self.overlay.ring is not None:
-            ring = self._cells(left, top, self.overlay.ring)
+            ring = self._inside(left, top, self.overlay.asked, self.overlay.ring)
             sheet.frame(ring, "#ffffff", 3.0)
             sheet.frame(ring, palette.convolution, 1.8, dashed=True)
         for pin in self.overlay.pins:
@@ -188,10 +221,11 @@ class OverlayPart:
     def _outline(
         self, sheet: Sheet, left: int, top: int, query: Query, width: float, dashed: bool = False
     ) -> None:
-        if isinstance(query, str):
+        patch = self.overlay.patch(query)
+        if patch is None:
             return
-        row, column = query
-        box = self._cells(left, top, (row, column, row + 1, column + 1))
+        row, column = patch
+        box = self._inside(left, top, self.overlay.asked, (row, column, row + 1, column + 1))
         # White under the accent keeps the outline visible on any picture.
         sheet.frame(box, "#ffffff", width + 1.6)
         sheet.frame(box, self.style.palette.accent, width, dashed=dashed)

@@ -60,9 +60,9 @@ class ScatterPart:
     def _top_value(self) -> float:
         """Upper end of the distance axis, by the window's rule: a plain number just above all there is."""
         scatter = self.scatter
-        values = [scatter.distance, scatter.convolution, [scatter.uniform]]
+        values = [scatter.distance, scatter.convolution, scatter.uniform]
         if scatter.query_distance is not None:
-            values += [scatter.query_distance, [scatter.uniform_query]]
+            values += [scatter.query_distance, scatter.uniform_query]
         found = np.concatenate([np.asarray(v, np.float64) for v in values])
         found = found[np.isfinite(found)]
         needed = 1.06 * float(found.max(initial=0)) or 1.0
@@ -96,8 +96,9 @@ class ScatterPart:
             Entry("a head, paler the more it attends to prefix tokens", self._head_marks()),
             Entry("shown", self._shown_marks),
             Entry(scatter.uniform_label, {"color": palette.uniform, **_UNIFORM}),
-            Entry(scatter.convolution_label, {"color": palette.convolution, **_CONVOLUTION}),
         ]
+        if len(scatter.convolution):
+            entries.append(Entry(scatter.convolution_label, {"color": palette.convolution, **_CONVOLUTION}))
         if scatter.query_distance is not None:
             words = f"the same head, for {scatter.query_label} only"
             entries.append(Entry(words, self._query_marks))
@@ -169,13 +170,15 @@ class ScatterPart:
 
     def _plot(self, axes: Axes) -> None:
         scatter, palette, x = self.scatter, self.style.palette, self._x
-        axes.axhline(scatter.uniform, color=palette.uniform, **_UNIFORM)
-        axes.plot(range(scatter.layers), scatter.convolution, color=palette.convolution, **_CONVOLUTION)
+        axes.plot(*scatter.steps(scatter.uniform), color=palette.uniform, **_UNIFORM)
+        axes.plot(
+            range(len(scatter.convolution)), scatter.convolution, color=palette.convolution, **_CONVOLUTION
+        )
         for across, distance, mass in zip(x, scatter.distance, scatter.prefix_mass, strict=True):
             marks = self._head_marks(max(1 - float(mass), _FAINTEST))
             axes.plot([across], [distance], clip_on=False, **marks)
         if scatter.query_distance is not None:
-            axes.axhline(scatter.uniform_query, color=palette.query, **_UNIFORM_QUERY)
+            axes.plot(*scatter.steps(scatter.uniform_query), color=palette.query, **_UNIFORM_QUERY)
             axes.plot(x, scatter.query_distance, clip_on=False, **self._query_marks)
         shown = scatter.layer == scatter.shown.layer
         if scatter.shown.head is not None:

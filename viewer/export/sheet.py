@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
 
 from viewer.export.typesetting import DPI, font
+from viewer.state.palette import HATCH_STEP, HATCH_WIDTH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import numpy.typing as npt
     from matplotlib.axes import Axes
@@ -137,7 +142,14 @@ class Sheet:
             clip_on=False,
         )
 
-    def image(self, box: Box, pixels: npt.NDArray[np.uint8], smooth: bool = False, name: str = "") -> None:
+    def image(
+        self,
+        box: Box,
+        pixels: npt.NDArray[np.uint8],
+        smooth: bool = False,
+        name: str = "",
+        clip: Box | None = None,
+    ) -> None:
         """Place an image, (H, W, 3 or 4) uint8; vector formats embed its own pixels, unscaled.
 
         Parameters
@@ -150,9 +162,11 @@ class Sheet:
             Whether a PNG blends neighbouring pixels, as a photograph wants it, or shows each as a square.
         name
             Of the element in an SVG.
+        clip
+            Box outside which nothing of it is drawn; None for none.
         """
         left, top, width, height = box
-        self._paper.imshow(
+        placed = self._paper.imshow(
             pixels,
             extent=(left, left + width, top + height, top),
             interpolation="bilinear" if smooth and self._raster else "none",
@@ -162,6 +176,44 @@ class Sheet:
         )
         self._paper.set_xlim(0, self._size[0])
         self._paper.set_ylim(self._size[1], 0)
+        if clip is not None:
+            placed.set_clip_path(Path(_corners(clip)), self._paper.transData)
+
+    def hatch(self, boxes: Sequence[Box], veil: float = 1.0, under_images: bool = False) -> None:
+        """Hatch boxes as the window does, with lines that vector formats keep as lines.
+
+        Parameters
+        ----------
+        boxes
+            Where.
+        veil
+            Opacity of what is laid under the lines.
+        under_images
+            Whether images that are drawn over it hide it.
+        """
+        if not boxes:
+            return
+        palette = self.style.palette
+        area = Path.make_compound_path(*(Path(_corners(box), closed=True) for box in boxes))
+        (left, top), (right, bottom) = area.vertices.min(axis=0), area.vertices.max(axis=0)
+        step = HATCH_STEP * self.style.em
+        lines = [
+            Path([(at * step - top, top), (at * step - bottom, bottom)])
+            for at in range(math.floor((left + top) / step), math.ceil((right + bottom) / step) + 1)
+        ]
+        depth = -0.5 if under_images else 1.0
+        under = PathPatch(area, facecolor=palette.panel, edgecolor="none", alpha=veil, zorder=depth)
+        strokes = PathPatch(
+            Path.make_compound_path(*lines),
+            facecolor="none",
+            edgecolor=palette.faint,
+            linewidth=HATCH_WIDTH * self.style.points,
+            zorder=depth,
+            gid="not reachable",
+        )
+        for patch in (under, strokes):
+            self._paper.add_patch(patch)
+            patch.set_clip_path(area, self._paper.transData)
 
     def frame(
         self, box: Box, color: str, width: float = 1.0, fill: str = "none", dashed: bool = False
@@ -193,3 +245,10 @@ class Sheet:
     def line(self, x: list[float], y: list[float], color: str, **marks: object) -> None:
         """Draw a line or markers on the paper; `marks` are Matplotlib's own line properties."""
         self._paper.add_line(Line2D(x, y, color=color, clip_on=False, zorder=3, **marks))
+
+
+def _corners(box: Box) -> list[tuple[float, float]]:
+    """Return the outline of a box, its first corner again at the end."""
+    left, top, width, height = box
+    right, bottom = left + width, top + height
+    return [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer.state.places import answering_layout, spreads, why_blank
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from viewer.attention.record import AttentionRecord
     from viewer.state.documents import ImageDocument
+    from viewer.state.places import Spread
     from viewer.state.selection import Direction, Query
 
 
@@ -26,12 +29,16 @@ class Attended:
     layers
         For each layer float32 (heads, tokens of the other side), token order as in the model.
     maps
-        float32 (layers, most heads, R, C): attention on each patch; NaN where a layer has fewer heads or
-        another grid.
+        float32 (layers, most heads, R, C): attention on each patch of the record's grid; in a layer of
+        another grid, of the layer's patch that lies under it. NaN where it is out of reach (another window,
+        masked), and all of it where a layer has fewer heads or no map.
     prefix
-        float32 (layers, most heads, P): attention on each prefix token (zeros wide where there is none).
+        float32 (layers, most heads, P): attention on each prefix token of the record, NaN where a layer
+        lacks it (zeros wide where there is none).
     peaks
-        float32 (layers, most heads): the largest weight on any patch; NaN as in `maps`.
+        float32 (layers, most heads): the largest weight on any patch; NaN where there is none.
+    blank
+        For each layer why it has no map, as a clause; empty where it has one.
     """
 
     query: Query
@@ -40,6 +47,16 @@ class Attended:
     maps: npt.NDArray[np.float32]
     prefix: npt.NDArray[np.float32]
     peaks: npt.NDArray[np.float32]
+    blank: tuple[str, ...]
+
+    def maps_of(self, record: AttentionRecord, index: int) -> npt.NDArray[np.float32]:
+        """Return the maps of one layer on its own grid, float32 (heads, rows, columns); NaN as in `maps`."""
+        layer = record.layers[index]
+        layout = answering_layout(layer, self.direction)
+        spread = _spreads(record, self.direction)[index]
+        if spread is None or spread.under is None:
+            return self.maps[index, : layer.heads]
+        return spread.on_patches(self.layers[index]).reshape(-1, *layout.grid)
 
 
 def attended(document: ImageDocument, query: Query, direction: Direction) -> Attended | None:
@@ -56,22 +73,54 @@ def attended(document: ImageDocument, query: Query, direction: Direction) -> Att
         layers = attention_to(record, document.measures, query)
     else:
         return None
-    maps, prefix = _on_grid(record, layers, direction)
-    return Attended(query, direction, layers, maps, prefix, maps.max(axis=(2, 3)))
+    blank = tuple(why_blank(record, layer, query, direction) for layer in record.layers)
+    maps, peaks = _on_grid(record, layers, direction)
+    return Attended(query, direction, layers, maps, _on_prefix(record, layers, direction), peaks, blank)
+
+
+def _spreads(record: AttentionRecord, direction: Direction) -> tuple[Spread | None, ...]:
+    return spreads(tuple(answering_layout(layer, direction) for layer in record.layers), record.layout)
 
 
 def _on_grid(
     record: AttentionRecord, layers: tuple[npt.NDArray[np.float32], ...], direction: Direction
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Put the weights of each layer where their tokens sit; returns maps and prefix as in `Attended`."""
+    """Put the weights of each layer where their tokens sit; returns maps and peaks as in `Attended`."""
     rows, columns = record.grid
     most = max(layer.heads for layer in record.layers)
     maps = np.full((len(layers), most, rows * columns), np.nan, np.float32)
-    prefix = np.full((len(layers), most, record.prefix_tokens), np.nan, np.float32)
+    own: dict[int, npt.NDArray[np.float32]] = {}
+    for index, (spread, weights) in enumerate(zip(_spreads(record, direction), layers, strict=True)):
+        if spread is None:
+            continue
+        there = maps[index, : len(weights)]
+        if spread.under is None and len(spread.tokens) == 1:
+            np.take(weights, spread.tokens[0], axis=1, out=there)
+            continue
+        own[index] = spread.on_patches(weights)
+        there[:] = own[index] if spread.under is None else np.take(own[index], spread.under, axis=1)
+    peaks = maps.max(axis=2)
+    for index, weights in enumerate(layers):
+        found = peaks[index, : len(weights)]
+        # `fmax` passes over what is out of reach; it is slow, and mostly nothing is.
+        if index in own or np.isnan(found).any():
+            found[:] = np.fmax.reduce(own.get(index, maps[index, : len(weights)]), axis=1)
+    return maps.reshape(len(layers), most, rows, columns), peaks
+
+
+def _on_prefix(
+    record: AttentionRecord, layers: tuple[npt.NDArray[np.float32], ...], direction: Direction
+) -> npt.NDArray[np.float32]:
+    """Return the weights on prefix tokens as in `Attended`."""
+    names = record.prefix_names
+    prefix = np.full((len(layers), max(map(len, layers)), len(names)), np.nan, np.float32)
     for layer, weights in zip(record.layers, layers, strict=True):
-        layout = layer.key_layout if direction == "from" else layer.query_layout
-        if layout.grid == record.grid:
-            np.take(weights, layout.patch_tokens, axis=1, out=maps[layer.index, : layer.heads])
-        if layout.prefix_names == record.layout.prefix_names:
-            prefix[layer.index, : layer.heads] = weights[:, layout.prefix_tokens]
-    return maps.reshape(len(layers), most, rows, columns), prefix
+        layout = answering_layout(layer, direction)
+        there = prefix[layer.index, : layer.heads]
+        if layout.prefix_names == names:
+            there[:] = weights[:, layout.prefix_tokens]
+            continue
+        for place, name in enumerate(names):
+            if name in layout.prefix_names:
+                there[:, place] = weights[:, layout.token(name)]
+    return prefix

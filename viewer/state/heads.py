@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer.state.places import limited
 from viewer.state.scale import limits
 from viewer.state.words import asked_words, bar_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from viewer.attention.layer import AttentionLayer
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue
     from viewer.state.documents import ImageDocument
@@ -26,15 +28,19 @@ class Heads:
     Attributes
     ----------
     maps
-        float32 (layers, most heads, R, C), attention weights; NaN where a layer has fewer heads; None while
-        no query is selected.
+        float32 (layers, most heads, R, C), attention weights; NaN where a patch is out of reach, and where a
+        layer has fewer heads or no map; None while no query is selected.
+    blank
+        For each layer why it has no map, as a clause; empty where it has one.
+    hatched
+        Whether some layer has patches out of reach of some query: then hatching is explained.
     vmax
         float32 (layers, most heads), upper end of the colour scale of each cell (all equal where the scale is
         shared); the lower end is 0.
     heads
         Number of heads of each layer.
-    layer_names
-        Of each layer.
+    layer_names, layer_grids
+        Of each layer: its name, and where layers differ its own queries and keys in words (else empty).
     grid
         Rows and columns of every map.
     colormap
@@ -52,9 +58,12 @@ class Heads:
     """
 
     maps: npt.NDArray[np.float32] | None
+    blank: tuple[str, ...]
+    hatched: bool
     vmax: npt.NDArray[np.float32]
     heads: tuple[int, ...]
     layer_names: tuple[str, ...]
+    layer_grids: tuple[str, ...]
     grid: tuple[int, int]
     colormap: str
     shown: HeadRef
@@ -74,22 +83,33 @@ def heads(
         return None
     counts = tuple(layer.heads for layer in record.layers)
     shared = display.scale == "shared"
-    query = selection.query
+    query, grid = selection.query, None if record.one_grid else record.grid
     return Heads(
         maps=None if found is None else found.maps,
+        blank=("",) * len(counts) if found is None else found.blank,
+        hatched=limited(record),
         vmax=np.ones((len(counts), max(counts)), np.float32)
         if found is None
         else limits(found, display.scale),
         heads=counts,
         layer_names=tuple(layer.name for layer in record.layers),
+        layer_grids=tuple("" if record.one_grid else _grids(layer) for layer in record.layers),
         grid=record.grid,
         colormap=display.colormap,
         shown=selection.shown,
         title="Every head"
         if query is None or found is None
-        else f"Every head: {asked_words(query, selection.direction)}",
-        label="attention weight" if query is None else bar_words(query, selection.direction),
+        else f"Every head: {asked_words(query, selection.direction, grid=grid)}",
+        label="attention weight" if query is None else bar_words(query, selection.direction, grid),
         scale_label="one scale for all heads" if shared else "each head its own scale",
         shared=shared,
         largest=0.0 if found is None else float(np.fmax.reduce(found.peaks, axis=None)),
     )
+
+
+def _grids(layer: AttentionLayer) -> str:
+    queries, keys = (
+        f"{rows} × {columns}" if rows else "without places"
+        for rows, columns in (layer.query_layout.grid, layer.key_layout.grid)
+    )
+    return queries if queries == keys else f"queries {queries}, keys {keys}"

@@ -46,8 +46,7 @@ class Looking:
         if self._wish is not None and str(document.image.path) == self._wish.path:
             value, self._wish = fitted(self._wish.selection, document.record), None
         if value.query is None:
-            layers = len(document.record.layers)
-            head = HeadRef(layers // 2, None) if value.head == HeadRef(0, None) else value.head
+            head = HeadRef(_half_way(document.record), None) if value.head == HeadRef(0, None) else value.head
             value = replace(value, hovered=_middle(document.record), head=head)
         self._selection.set(value)
 
@@ -58,6 +57,15 @@ class Looking:
         elif document is not None and document.record is not None:
             kept = fitted(replace(value, hovered=self._last), document.record)
             self._selection.hover(kept.query or _middle(document.record))
+
+
+def _half_way(record: AttentionRecord) -> int:
+    """Return the layer half way through, or the next in which patches attend to patches."""
+    middle = len(record.layers) // 2
+    maps = (
+        layer.index for layer in record.layers[middle:] if layer.kind == "self" and layer.key_layout.placed
+    )
+    return next(maps, middle)
 
 
 def _middle(record: AttentionRecord) -> Query | None:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from viewer.state.colormaps import rgba
-from viewer.state.scale import limits, plain_end
+from viewer.state.places import UNREACHABLE, answering_layout, asked_layout, patch_of, query_of, same_patches
+from viewer.state.scale import limits
 from viewer.state.words import asked_words, bar_words, grid_words, head_words, pixels_words, size_words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
+    from viewer.attention.layer import AttentionLayer
+    from viewer.attention.layout import TokenLayout
     from viewer.attention.record import AttentionRecord
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue
     from viewer.state.documents import ImageDocument
-    from viewer.state.selection import Fusion, HeadRef, Query, SelectionValue
+    from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +35,15 @@ class Overlay:
     ----------
     seen
         uint8 (H, W, 3), the model's input.
-    patch_px, grid
-        Patch height and width in input pixels; rows and columns.
+    places, asked, answers
+        Layouts of patches: the record's, on which `query` and `pins` are named; that of the shown layer which
+        is pointed at and outlined (its queries, or its keys where the views show who attends); and that of
+        `values`.
     values
-        float32 (R, C), attention weight on each patch; None while no query is selected.
+        float32 (rows and columns of `answers`), attention weight on each patch, NaN where it is out of the
+        query's reach; None while there is no map.
+    blank
+        Why the layer has no map, as a clause; empty where it has one, and while no query is selected.
     vmin, vmax
         Ends of the colour scale, as weights; what is above `vmax` has its colour.
     largest
@@ -44,8 +55,8 @@ class Overlay:
     query, pins
         What to outline; a prefix token has no outline.
     ring
-        (top, left, bottom, right) in patches, ends exclusive, of what `DisplayValue.ring` stacked 3x3
-        convolutions could reach from the query; None for none.
+        (top, left, bottom, right) in patches of `asked`, ends exclusive, of what `DisplayValue.ring` stacked
+        3x3 convolutions could reach from the query; None for none.
     title
         "Layer 3, head 2: what patch (row 4, column 5) attends to".
     label
@@ -61,9 +72,11 @@ class Overlay:
     """
 
     seen: npt.NDArray[np.uint8]
-    patch_px: tuple[float, float]
-    grid: tuple[int, int]
+    places: TokenLayout
+    asked: TokenLayout
+    answers: TokenLayout
     values: npt.NDArray[np.float32] | None
+    blank: str
     vmin: float
     vmax: float
     largest: float
@@ -83,6 +96,30 @@ class Overlay:
     caption: str
 
     @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of `asked`."""
+        return self.asked.grid
+
+    @cached_property
+    def unreachable(self) -> npt.NDArray[np.bool_] | None:
+        """Where `values` are out of reach; None where nothing is."""
+        if self.values is None:
+            return None
+        found = np.isnan(self.values)
+        return found if found.any() else None
+
+    def patch(self, query: Query | None) -> tuple[int, int] | None:
+        """Return the patch of `asked` that a query lies on; None for a prefix token."""
+        return patch_of(self.asked, self.places, query) if isinstance(query, tuple) else None
+
+    def query_at(self, y: float, x: float, among: Iterable[Query | None] = ()) -> tuple[int, int]:
+        """Return the query for the shown layer's patch at a point in input pixels.
+
+        It is the first of `among` that lies on the same patch, where there is one.
+        """
+        return query_of(self.asked, self.places, self.asked.patch_at(y, x), among)
+
+    @property
     def extent(self) -> tuple[float, float, float, float]:
         """(left, top, right, bottom) in pixels of `whole`, with all of `whole` and of `box` in it."""
         height, width = self.whole.shape[:2]
@@ -97,19 +134,28 @@ def overlay(
     record = document.record
     if record is None:
         return None
-    values, vmax, largest = None, 1.0, 0.0
+    layer = record.layers[selection.shown.layer]
+    asked, answers = asked_layout(record, layer, selection.direction), record.layout
+    values, vmax, largest, blank = None, 1.0, 0.0, ""
     prefix = np.full(record.prefix_tokens, np.nan, np.float32)
     if found is not None:
-        values = fused(found.maps[selection.shown.layer], selection.shown, selection.fusion)
-        prefix = fused(found.prefix[selection.shown.layer], selection.shown, selection.fusion)
-        vmax = _end(found, values, selection.shown, display)
-        largest = float(np.fmax.reduce(found.peaks if display.scale == "shared" else values, axis=None))
+        blank = found.blank[layer.index]
+        prefix = fused(found.prefix[layer.index, : layer.heads], selection.shown, selection.fusion)
+        if not blank:
+            answers = answering_layout(layer, selection.direction)
+            values = fused(found.maps_of(record, layer.index), selection.shown, selection.fusion)
+            vmax = _end(found, values, selection.shown, display)
+            largest = float(np.fmax.reduce(found.peaks if display.scale == "shared" else values, axis=None))
     query = selection.query
+    patch = patch_of(asked, record.layout, query) if isinstance(query, tuple) else query
+    grid = None if record.one_grid else asked.grid
     return Overlay(
         seen=_seen(document, record),
-        patch_px=record.patch_px,
-        grid=record.grid,
+        places=record.layout,
+        asked=asked,
+        answers=answers,
         values=values,
+        blank=blank,
         vmin=0.0,
         vmax=vmax,
         largest=largest,
@@ -117,16 +163,16 @@ def overlay(
         opacity=display.opacity,
         fade=display.fade,
         show_grid=display.grid,
-        prefix=tuple(zip(record.layout.prefix_names, prefix.tolist(), strict=True)),
+        prefix=tuple(zip(record.prefix_names, prefix.tolist(), strict=True)),
         query=query,
         pins=selection.pins,
-        ring=_ring(query, display.ring, record.grid),
+        ring=_ring(patch, display.ring, asked.grid),
         title=title(record, found, selection),
-        label="attention weight" if query is None else bar_words(query, selection.direction),
+        label="attention weight" if patch is None else bar_words(patch, selection.direction, grid),
         scale_label=_scale_words(selection.shown, display),
         whole=document.image.pixels,
         box=record.box,
-        caption=_caption(document, record, display.ring),
+        caption=_caption(document, record, _grids(asked, answers, selection.direction), display.ring, values),
     )
 
 
@@ -144,19 +190,14 @@ def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDAr
 
 
 def fused(heads: npt.NDArray[np.float32], shown: HeadRef, fusion: Fusion) -> npt.NDArray[np.float32]:
-    """Return one head's array, or all heads of the layer fused; those that the layer lacks are left out.
+    """Return one head's array, or all heads of the layer fused; NaN stays NaN, all heads reach the same keys.
 
     Parameters
     ----------
     heads
-        float32 (most heads, ...), NaN where the layer has no such head.
+        float32 (heads of the layer, ...).
     """
-    if shown.head is not None:
-        return heads[shown.head]
-    there = np.isfinite(heads.reshape(len(heads), -1)).all(axis=1)
-    if heads[0].size == 0 or not there.any():
-        return heads[0]
-    return getattr(heads[there], fusion)(axis=0)
+    return getattr(heads, fusion)(axis=0) if shown.head is None else heads[shown.head]
 
 
 def title(record: AttentionRecord, found: Attended | None, selection: SelectionValue) -> str:
@@ -166,8 +207,17 @@ def title(record: AttentionRecord, found: Attended | None, selection: SelectionV
         return f"{words}: point at a patch to see what it attends to"
     if found is None:
         return f"{words}: which patches attend to the query is known once all heads are measured"
-    pooling = record.layers[selection.shown.layer].kind == "pool"
-    return f"{words}: {asked_words(selection.query, selection.direction, pooling)}"
+    layer = record.layers[selection.shown.layer]
+    if found.blank[layer.index]:
+        return f"{words}: no map, {found.blank[layer.index]}"
+    return f"{words}: {asked_in(record, layer, selection.query, selection.direction)}"
+
+
+def asked_in(record: AttentionRecord, layer: AttentionLayer, query: Query, direction: Direction) -> str:
+    """Say what a layer's map answers; a patch is the layer's own, its grid named where there are several."""
+    asked = asked_layout(record, layer, direction)
+    patch = patch_of(asked, record.layout, query) if isinstance(query, tuple) else query
+    return asked_words(patch, direction, layer.kind == "pool", None if record.one_grid else asked.grid)
 
 
 def _end(found: Attended, values: npt.NDArray[np.float32], shown: HeadRef, display: DisplayValue) -> float:
@@ -175,8 +225,8 @@ def _end(found: Attended, values: npt.NDArray[np.float32], shown: HeadRef, displ
     if shown.head is not None or display.scale == "shared":
         # By way of its shortest text, so that 0.08 in float32 does not become 0.0799999982.
         return float(str(limits(found, display.scale)[shown.layer, shown.head or 0]))
-    peak = float(values.max())
-    return peak if peak > 0 else plain_end(peak)
+    peak = float(np.fmax.reduce(values, axis=None))
+    return peak if peak > 0 else 1.0
 
 
 def _scale_words(shown: HeadRef, display: DisplayValue) -> str:
@@ -192,13 +242,29 @@ def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.ui
     return np.full((*record.input_size, 3), 128, np.uint8)
 
 
-def _caption(document: ImageDocument, record: AttentionRecord, hops: int) -> str:
+def _grids(asked: TokenLayout, answers: TokenLayout, direction: Direction) -> str:
+    """Say the patches of the shown layer; those of queries and keys, where they differ."""
+    if same_patches(asked, answers):
+        return f"{grid_words(asked.grid)} of patches, counted from 0"
+    queries, keys = (asked, answers) if direction == "from" else (answers, asked)
+    return f"queries {grid_words(queries.grid)}, keys {grid_words(keys.grid)}, counted from 0"
+
+
+def _caption(
+    document: ImageDocument,
+    record: AttentionRecord,
+    grids: str,
+    hops: int,
+    values: npt.NDArray[np.float32] | None,
+) -> str:
     words = f"Model input {size_words(record.input_size)}"
     if record.box is not None:
         # The order of height and width is said once, of the picture.
         source = _source_words(record.box, document.image.pixels.shape[:2], record.input_size)
         words = f"Model input {pixels_words(record.input_size)}, {source}"
-    words += f"; {grid_words(record.grid)} of patches, counted from 0"
+    words += f"; {grids}"
+    if values is not None and np.isnan(values).any():
+        words += f"; hatched: {UNREACHABLE}"
     if hops > 0:
         reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"
         words += f"; dashed: what {reach}"
@@ -220,10 +286,10 @@ def _source_words(
     return words
 
 
-def _ring(query: Query | None, hops: int, grid: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    if hops <= 0 or not isinstance(query, tuple):
+def _ring(patch: Query | None, hops: int, grid: tuple[int, int]) -> tuple[int, int, int, int] | None:
+    if hops <= 0 or not isinstance(patch, tuple):
         return None
-    row, column = query
+    row, column = patch
     return (
         max(row - hops, 0),
         max(column - hops, 0),

@@ -93,6 +93,11 @@ _TALK = Palette(
     points=16.0,
 )
 
+VEIL = 0.5
+"""Opacity of what is laid over a picture under hatching."""
+HATCH_STEP, HATCH_WIDTH = 0.55, 0.08
+"""Distance, along the horizontal, and width of the lines of hatching, in ems."""
+
 
 def palette(theme: Theme) -> Palette:
     """Return the palette of a theme."""

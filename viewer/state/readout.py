@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from viewer.state.overlay import fused
+from viewer.state.places import answering_layout, asked_layout, patch_of
+from viewer.state.references import mean_of_numbers, uniform_distances
 from viewer.state.words import PROTOCOLS, asked_words, head_words, prefix_words, query_words
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from viewer.attention.layout import TokenLayout
+    from viewer.attention.layer import AttentionLayer
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import LayerMeasures
     from viewer.state.attended import Attended
@@ -36,7 +36,7 @@ def readout(
     parts = [_of_head(document, record, selection, display)]
     if found is not None:
         parts.append(_of_query(document, record, found, selection, display))
-    parts.append(_warnings(document, record, selection, display))
+    parts.append(_warnings(document, record, found, selection, display))
     return "\n".join(part for part in parts if part)
 
 
@@ -49,13 +49,16 @@ def _of_head(
         return f"{words}: still being measured."
     if layer.kind == "pool":
         return f"{words}: one learned query gathers all patches, so there is no distance to measure."
+    if layer.kind == "channel":
+        return f"{words}: channels attend to channels, so there is no distance to measure."
     measured = document.measures.layers[selection.shown.layer]
     means = _means(measured, selection.shown.head, display.protocol)
+    reference = mean_of_numbers(uniform_distances(layer, display.protocol, "px"))
     verb = "these heads look" if selection.shown.head is None and layer.heads > 1 else "this head looks"
     return (
         f"{words}: on average {verb} {_far(means.px, means.patches, display)} away, "
-        f"{_share(means.px, _uniform(record, None, display))} ({PROTOCOLS[display.protocol]}); "
-        f"{_prefix(record, means.prefix_mass)}its attention is spread as over "
+        f"{_share(means.px, reference)} ({PROTOCOLS[display.protocol]}); "
+        f"{_prefix(layer, means.prefix_mass)}its attention is spread as over "
         f"{_count(np.exp(means.entropy))} tokens (entropy {means.entropy:.2f} nats)."
     )
 
@@ -72,10 +75,10 @@ def _means(measured: LayerMeasures, head: int | None, protocol: Protocol) -> _Me
     """Return means over all queries of one head, or of all; kept, since every hover asks again."""
     pick = slice(None) if head is None else slice(head, head + 1)
     return _Means(
-        _mean(measured.distance(protocol, "px")[pick]),
-        _mean(measured.distance(protocol, "patches")[pick]),
-        float(measured.mean_prefix_mass()[pick].mean()),
-        float(measured.mean_entropy()[pick].mean()),
+        mean_of_numbers(measured.distance(protocol, "px")[pick]),
+        mean_of_numbers(measured.distance(protocol, "patches")[pick]),
+        mean_of_numbers(measured.mean_prefix_mass()[pick]),
+        mean_of_numbers(measured.mean_entropy()[pick]),
     )
 
 
@@ -88,50 +91,73 @@ def _of_query(
 ) -> str:
     """Say the query's own numbers; of a column only who attends most, as its sum is not 1."""
     shown = selection.shown
-    pooling = record.layers[shown.layer].kind == "pool"
-    weights = fused(found.maps[shown.layer], shown, selection.fusion)
-    if not np.isfinite(weights).all():
+    layer = record.layers[shown.layer]
+    if found.blank[layer.index]:
+        return f"No map here: {found.blank[layer.index]}."
+    weights = fused(found.maps_of(record, layer.index), shown, selection.fusion)
+    there = np.isfinite(weights)
+    if not there.any():
         return ""
-    row, column = np.unravel_index(int(weights.argmax()), weights.shape)
-    strongest = f"{query_words((int(row), int(column)), brief=True)} with {_percent(float(weights.max()))}"
+    row, column = np.unravel_index(int(np.nanargmax(weights)), weights.shape)
+    grid = None if record.one_grid else answering_layout(layer, found.direction).grid
+    strongest = query_words((int(row), int(column)), brief=True, grid=grid)
+    strongest = f"{strongest} with {_percent(float(weights[row, column]))}"
+    reached = "" if there.all() else f"{np.count_nonzero(there)} of {there.size} patches in reach; "
+    asked = _asked(record, layer, found)
     if found.direction == "to":
-        return f"Of all patches, {strongest} attends most to {query_words(found.query)}."
-    if pooling:
-        return f"{asked_words(found.query, 'from', pooling).capitalize()} most: {strongest}."
+        return f"Of all patches{' that can' if reached else ''}, {strongest} attends most to {asked}."
+    if layer.kind == "pool":
+        return f"{asked_words(found.query, 'from', True).capitalize()} most: {strongest}."
     heads = _pick(selection)
-    rows = found.layers[shown.layer][heads].astype(np.float64)
+    rows = np.nan_to_num(found.layers[shown.layer][heads]).astype(np.float64)
     entropy = float(-(rows * np.log(np.maximum(rows, 1e-30))).sum(axis=1).mean())
-    parts = []
-    distance = _query_distance(document, found, selection, display)
-    if distance is not None:
-        share = _share(distance[0], _uniform(record, found.query, display))
-        parts.append(f"{_far(*distance, display)} away, {share}")
-    mass = float(np.nansum(found.prefix[shown.layer][heads], axis=-1).mean())
-    parts.append(
-        f"{_prefix(record, mass, found.query)}spread as over {_count(np.exp(entropy))} tokens, "
-        f"most on {strongest}"
+    distance = _query_distance(document, layer, found, selection, display)
+    far = (
+        ""
+        if distance is None
+        else f"{_far(*distance[:2], display)} away, {_share(distance[0], distance[2])}; "
     )
-    asked = query_words(found.query)
-    return f"{asked[0].upper()}{asked[1:]}: {'; '.join(parts)}."
+    mass = float(rows[:, layer.key_layout.prefix_tokens].sum(axis=1).mean())
+    spread = f"spread as over {_count(np.exp(entropy))} tokens, most on {strongest}"
+    return f"{asked[0].upper()}{asked[1:]}: {far}{_prefix(layer, mass, found.query)}{reached}{spread}."
+
+
+def _asked(record: AttentionRecord, layer: AttentionLayer, found: Attended) -> str:
+    """Name the query: as the layer's own patch, with its grid where the model has several."""
+    if isinstance(found.query, str):
+        return query_words(found.query)
+    layout = asked_layout(record, layer, found.direction)
+    patch = patch_of(layout, record.layout, found.query)
+    return query_words(patch, grid=None if record.one_grid else layout.grid)
 
 
 def _query_distance(
-    document: ImageDocument, found: Attended, selection: SelectionValue, display: DisplayValue
-) -> tuple[float, float] | None:
-    """Return the distance of the query in px and in patches, mean over the shown heads."""
+    document: ImageDocument,
+    layer: AttentionLayer,
+    found: Attended,
+    selection: SelectionValue,
+    display: DisplayValue,
+) -> tuple[float, float, float] | None:
+    """Return the query's distance in px and in patches, mean over the shown heads, and uniform's in px."""
     if document.measures is None or document.record is None or not isinstance(found.query, tuple):
         return None
-    place = found.query[0] * document.record.grid[1] + found.query[1]
-    measured = document.measures.layers[selection.shown.layer]
+    row, column = patch_of(layer.query_layout, document.record.layout, found.query)
+    place = row * layer.query_layout.grid[1] + column
+    measured = document.measures.layers[layer.index]
     pick = _pick(selection)
     px, patches = (
-        _mean(measured.query_distance(display.protocol, unit)[pick, place]) for unit in ("px", "patches")
+        mean_of_numbers(measured.query_distance(display.protocol, unit)[pick, place])
+        for unit in ("px", "patches")
     )
-    return px, patches
+    return px, patches, float(uniform_distances(layer, display.protocol, "px")[place])
 
 
 def _warnings(
-    document: ImageDocument, record: AttentionRecord, selection: SelectionValue, display: DisplayValue
+    document: ImageDocument,
+    record: AttentionRecord,
+    found: Attended | None,
+    selection: SelectionValue,
+    display: DisplayValue,
 ) -> str:
     layer = record.layers[selection.shown.layer]
     words = []
@@ -142,6 +168,8 @@ def _warnings(
         if rows:
             who = "One query attends" if rows == 1 else f"{rows} queries attend"
             words.append(f"{who} to no patch at all, left out of the mean.")
+    if layer.note and layer.note not in ("" if found is None else found.blank[layer.index]):
+        words.append(f"Layer {layer.index}: {layer.note}.")
     if not layer.verdict.verified:
         words.append(f"Layer {layer.index} is not verified: {layer.verdict.reason or 'reason unknown'}.")
     if record.output_unchanged is False:
@@ -160,26 +188,6 @@ def _pick(selection: SelectionValue) -> slice:
     return slice(None) if head is None else slice(head, head + 1)
 
 
-def _mean(values: npt.NDArray[np.float64]) -> float:
-    there = values[np.isfinite(values)]
-    return float(there.mean()) if there.size else float("nan")
-
-
-def _uniform(record: AttentionRecord, query: Query | None, display: DisplayValue) -> float:
-    """Return the distance of uniform attention in px, of one patch or as the mean over all."""
-    places = _uniform_places(record.layout, display.protocol)
-    if isinstance(query, tuple):
-        return float(places[query[0] * record.grid[1] + query[1]])
-    return float(places.mean())
-
-
-@lru_cache(maxsize=2)
-def _uniform_places(layout: TokenLayout, protocol: Protocol) -> npt.NDArray[np.float64]:
-    from viewer.attention.distance import uniform_query_distance
-
-    return uniform_query_distance(layout, protocol)
-
-
 def _far(px: float, patches: float, display: DisplayValue) -> str:
     if not np.isfinite(px):
         return "an undefined distance"
@@ -189,14 +197,14 @@ def _far(px: float, patches: float, display: DisplayValue) -> str:
 
 
 def _share(px: float, uniform: float) -> str:
-    if not np.isfinite(px) or uniform <= 0:
+    if not (np.isfinite(px) and uniform > 0):
         return "not comparable with uniform attention"
     return f"{100 * px / uniform:.0f} % of what uniform attention would"
 
 
-def _prefix(record: AttentionRecord, mass: float, query: Query | None = None) -> str:
-    """Say how much goes to prefix tokens; where one of them is the query, that it is among them."""
-    names = record.layout.prefix_names
+def _prefix(layer: AttentionLayer, mass: float, query: Query | None = None) -> str:
+    """Say how much goes to keys without a place; where one of them is the query, that it is among them."""
+    names = tuple(dict.fromkeys(layer.key_layout.prefix_names))
     if not names:
         return ""
     to = "itself" if names == (query,) else prefix_words(names)

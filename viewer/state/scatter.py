@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from viewer.state.references import mean_of_numbers, uniform_distances
 from viewer.state.words import PROTOCOLS, query_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from viewer.attention.layout import TokenLayout
-    from viewer.attention.sweep import RecordMeasures
+    from viewer.attention.record import AttentionRecord
+    from viewer.attention.sweep import LayerMeasures, RecordMeasures
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue, Protocol, Unit
     from viewer.state.documents import ImageDocument
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
 
 UNIFORM_LABEL = "uniform attention"
 CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
+NO_CONVOLUTION = "no line for convolutions: the layers differ in their grids"
 
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """The scatter, ready to paint: one dot a head, none for layers without a distance (attention pooling).
+    """The scatter, ready to paint: one dot a head, none for layers without a distance.
+
+    Attention pooling has none, nor has attention of channels.
 
     Attributes
     ----------
@@ -41,13 +45,14 @@ class Scatter:
     prefix_mass
         float64 (dots,), mean attention on prefix tokens, 0 to 1.
     uniform
-        Distance under uniform attention, in the same unit and protocol.
+        float64 (layers,), distance under uniform attention to all that each layer's queries can reach, in the
+        same unit and protocol; NaN where the layer has no distance.
     uniform_query
         The same for the selected query alone (a corner is far from more patches than the centre); None
         where `query_distance` is.
     convolution
         float64 (layers,), distance of a uniform square as wide as 1, 2, 3, ... stacked 3x3 convolutions
-        reach.
+        reach; empty where layers have grids of their own, since no such stack compares with them.
     layers
         Number of layers, those without dots included.
     shown
@@ -63,8 +68,8 @@ class Scatter:
     distance: npt.NDArray[np.float64]
     query_distance: npt.NDArray[np.float64] | None
     prefix_mass: npt.NDArray[np.float64]
-    uniform: float
-    uniform_query: float | None
+    uniform: npt.NDArray[np.float64]
+    uniform_query: npt.NDArray[np.float64] | None
     convolution: npt.NDArray[np.float64]
     layers: int
     shown: HeadRef
@@ -77,6 +82,24 @@ class Scatter:
     convolution_label: str
     query_label: str
 
+    @staticmethod
+    def steps(levels: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return x and y of a line at one level for each layer, NaN between pieces that do not join.
+
+        Layers of the same level have one piece, and at either end it goes on to the plot's border.
+        """
+        x: list[float] = []
+        y: list[float] = []
+        for layer, level in enumerate(levels.tolist()):
+            left = layer - (0.6 if layer == 0 else 0.5)
+            right = layer + (0.6 if layer == len(levels) - 1 else 0.5)
+            if y and np.isclose(y[-1], level, rtol=1e-9):
+                x[-1] = right
+            elif np.isfinite(level):
+                x += [np.nan, left, right] if x else [left, right]
+                y += [np.nan, level, level] if y else [level, level]
+        return np.array(x), np.array(y)
+
 
 @dataclass(frozen=True, eq=False)
 class _Dots:
@@ -85,9 +108,10 @@ class _Dots:
     layer: npt.NDArray[np.int64]
     head: npt.NDArray[np.int64]
     distance: npt.NDArray[np.float64]
-    per_query: npt.NDArray[np.float64]  # (dots, R * C)
+    # For each layer with dots its index, distances (heads, R * C), and the queries under those of the record.
+    per_query: tuple[tuple[int, npt.NDArray[np.float64], npt.NDArray[np.int64]], ...]
     prefix_mass: npt.NDArray[np.float64]
-    uniform: npt.NDArray[np.float64]  # (R * C,)
+    uniform: npt.NDArray[np.float64]
     convolution: npt.NDArray[np.float64]
 
 
@@ -98,14 +122,17 @@ def scatter(
     record, measures = document.record, document.measures
     if record is None or measures is None:
         return None
-    dots = _dots(measures, record.layout, display.protocol, display.unit)
+    dots = _dots(record, measures, display.protocol, display.unit)
     of_query, uniform_query, query_label = None, None, ""
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple):
         place = query[0] * record.grid[1] + query[1]
-        of_query = dots.per_query[:, place]
-        uniform_query = float(dots.uniform[place])
-        query_label = query_words(query, brief=True)
+        of_query = _column([distances[:, under[place]] for _, distances, under in dots.per_query])
+        uniform_query = np.full(len(record.layers), np.nan)
+        for index, _, under in dots.per_query:
+            reference = uniform_distances(record.layers[index], display.protocol, display.unit)
+            uniform_query[index] = reference[under[place]]
+        query_label = query_words(query, brief=True, grid=None if record.one_grid else record.grid)
     words = PROTOCOLS[display.protocol]
     return Scatter(
         layer=dots.layer,
@@ -113,7 +140,7 @@ def scatter(
         distance=dots.distance,
         query_distance=of_query,
         prefix_mass=dots.prefix_mass,
-        uniform=float(dots.uniform.mean()),
+        uniform=dots.uniform,
         uniform_query=uniform_query,
         convolution=dots.convolution,
         layers=len(record.layers),
@@ -124,36 +151,53 @@ def scatter(
         x_label="layer",
         y_label=f"mean attention distance ({display.unit}), {words}",
         uniform_label=UNIFORM_LABEL,
-        convolution_label=CONVOLUTION_LABEL,
+        convolution_label=CONVOLUTION_LABEL if len(dots.convolution) else NO_CONVOLUTION,
         query_label=query_label,
     )
 
 
-@lru_cache(maxsize=2)
-def _dots(measures: RecordMeasures, layout: TokenLayout, protocol: Protocol, unit: Unit) -> _Dots:
-    """Read the measures; kept for the last two, since every hover asks again."""
-    from viewer.attention.distance import convolution_distances, uniform_query_distance
+_kept: WeakKeyDictionary[RecordMeasures, dict[tuple[str, str], _Dots]] = WeakKeyDictionary()
 
-    places = layout.grid[0] * layout.grid[1]
-    # A layer whose queries are no patches (attention pooling) has no distance.
-    rows = [
-        (index, measured)
-        for index, measured in enumerate(measures.layers)
-        if measured.distance_sum.shape[1] == places and np.isfinite(measured.distance_sum).any()
+
+def _dots(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol, unit: Unit) -> _Dots:
+    """Read the measures; kept while they are, since every hover asks again."""
+    of_record = _kept.setdefault(measures, {})
+    if (protocol, unit) not in of_record:
+        of_record[protocol, unit] = _read(record, measures, protocol, unit)
+    return of_record[protocol, unit]
+
+
+def _read(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol, unit: Unit) -> _Dots:
+    from viewer.attention.distance import convolution_distances
+
+    rows: list[tuple[int, LayerMeasures]] = [
+        (layer.index, measured)
+        for layer, measured in zip(record.layers, measures.layers, strict=True)
+        if layer.query_layout.placed and np.isfinite(measured.distance_sum).any()
     ]
-
-    def column(per_layer: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
-        return np.concatenate(per_layer) if per_layer else np.empty(0)
-
-    heads = [measured.prefix_mass.shape[0] for _, measured in rows]
+    uniform = np.full(len(record.layers), np.nan)
+    for index, _ in rows:
+        uniform[index] = mean_of_numbers(uniform_distances(record.layers[index], protocol, unit))
+    heads = [len(measured.prefix_mass) for _, measured in rows]
     return _Dots(
         layer=np.repeat([index for index, _ in rows], heads).astype(np.int64),
-        head=column([np.arange(count) for count in heads]).astype(np.int64),
-        distance=column([measured.distance(protocol, unit) for _, measured in rows]),
-        per_query=np.concatenate([measured.query_distance(protocol, unit) for _, measured in rows])
-        if rows
-        else np.empty((0, places)),
-        prefix_mass=column([measured.mean_prefix_mass() for _, measured in rows]),
-        uniform=uniform_query_distance(layout, protocol, unit),
-        convolution=convolution_distances(layout, len(measures.layers), unit),
+        head=_column([np.arange(count) for count in heads]).astype(np.int64),
+        distance=_column([measured.distance(protocol, unit) for _, measured in rows]),
+        per_query=tuple(
+            (
+                index,
+                measured.query_distance(protocol, unit),
+                record.layers[index].query_layout.patches_under(record.layout),
+            )
+            for index, measured in rows
+        ),
+        prefix_mass=_column([measured.mean_prefix_mass() for _, measured in rows]),
+        uniform=uniform,
+        convolution=convolution_distances(record.layout, len(measures.layers), unit)
+        if record.one_grid
+        else np.empty(0),
     )
+
+
+def _column(per_layer: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    return np.concatenate(per_layer) if per_layer else np.empty(0)

@@ -72,7 +72,7 @@ def fitted(value: SelectionValue, record: AttentionRecord) -> SelectionValue:
     def known(query: Query | None) -> bool:
         if isinstance(query, tuple):
             return 0 <= query[0] < record.grid[0] and 0 <= query[1] < record.grid[1]
-        return query in record.layout.prefix_names
+        return query in record.prefix_names
 
     def there(head: HeadRef) -> HeadRef:
         layer = min(max(head.layer, 0), len(record.layers) - 1)
@@ -145,18 +145,8 @@ class Selection:
         """Choose between what the query attends to and which patches attend to it."""
         self.set(replace(self._value, direction=direction))
 
-    def step_query(self, rows: int, columns: int, grid: tuple[int, int]) -> None:
-        """Move the query by whole patches, stopping at the border; from nowhere it starts at the centre.
-
-        A pinned query moves with its pin.
-        """
-        now = self._value.query
-        if isinstance(now, tuple):
-            row = min(max(now[0] + rows, 0), grid[0] - 1)
-            column = min(max(now[1] + columns, 0), grid[1] - 1)
-            there = (row, column)
-        else:
-            there = (grid[0] // 2, grid[1] // 2)
+    def move_query(self, there: Query) -> None:
+        """Move the query; a pinned one moves with its pin."""
         if self._value.pins:
             rest = tuple(pin for pin in self._value.pins[:-1] if pin != there)
             self.set(replace(self._value, pins=(*rest, there)))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MODELS = {"sample": "DINOv2 ViT-S/14 (sample)"}
 _TOKENS = {"cls": "class token", "dist": "distillation token"}
+_KINDS = {"pool": " (attention pooling)", "channel": " (channel attention)"}
 
 PROTOCOLS: dict[Protocol, str] = {
     "renormalized": "renormalized over patches",
@@ -56,46 +57,60 @@ def token_words(name: str) -> str:
     return f"register {register[1]}" if register else _TOKENS.get(name, f"token {name}")
 
 
-def query_words(query: Query, brief: bool = False) -> str:
-    """Return what a query is called: "patch (row 4, column 5)", in brief "patch (4, 5)"."""
+def query_words(query: Query, brief: bool = False, grid: tuple[int, int] | None = None) -> str:
+    """Return what a query is called: "patch (row 4, column 5)", in brief "patch (4, 5)".
+
+    Parameters
+    ----------
+    query
+        A patch, or a prefix token.
+    brief
+        Whether there is little room.
+    grid
+        Of the patch, to be named where a model has several: "patch (row 4, column 5 of 14 × 14)".
+    """
     if isinstance(query, str):
         return f"the {_TOKENS[query]}" if query in _TOKENS else token_words(query)
     row, column = query
-    return f"patch ({row}, {column})" if brief else f"patch (row {row}, column {column})"
+    place = f"{row}, {column}" if brief else f"row {row}, column {column}"
+    return f"patch ({place})" if grid is None else f"patch ({place} of {grid[0]} × {grid[1]})"
 
 
 def prefix_words(names: Sequence[str]) -> str:
     """Return what a model's prefix tokens are called together: "the class token and 4 registers"."""
     registers = [name for name in names if re.fullmatch(r"reg\d+", name)]
-    parts = [query_words(name) for name in names if name not in registers]
+    parts = [query_words(name) for name in names if name not in registers and name != "padding"]
     if registers:
         parts.append(f"{len(registers)} registers" if len(registers) > 1 else "the register")
+    if "padding" in names:
+        parts.append("padding")
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def head_words(record: AttentionRecord, shown: HeadRef, fusion: Fusion) -> str:
     """Return what is shown: "Layer 3, head 2" or "Layer 3, mean of 6 heads"."""
     layer = record.layers[shown.layer]
-    pooling = " (attention pooling)" if layer.kind == "pool" else ""
+    kind = _KINDS.get(layer.kind, "")
     if shown.head is not None:
-        return f"Layer {shown.layer}{pooling}, head {shown.head}"
+        return f"Layer {shown.layer}{kind}, head {shown.head}"
     if layer.heads == 1:
-        return f"Layer {shown.layer}{pooling}, its one head"
-    return f"Layer {shown.layer}{pooling}, {fusion} of {layer.heads} heads"
+        return f"Layer {shown.layer}{kind}, its one head"
+    return f"Layer {shown.layer}{kind}, {fusion} of {layer.heads} heads"
 
 
-def asked_words(query: Query, direction: Direction, pooling: bool = False) -> str:
-    """Return what a map answers: "what patch (row 4, column 5) attends to"."""
+def asked_words(
+    query: Query, direction: Direction, pooling: bool = False, grid: tuple[int, int] | None = None
+) -> str:
+    """Return what a map answers: "what patch (row 4, column 5) attends to"; `grid` as in `query_words`."""
     if direction == "to":
-        return f"which patches attend to {query_words(query)}"
-    return f"what {'the pooling query' if pooling else query_words(query)} attends to"
+        return f"which patches attend to {query_words(query, grid=grid)}"
+    return f"what {'the pooling query' if pooling else query_words(query, grid=grid)} attends to"
 
 
-def bar_words(query: Query, direction: Direction) -> str:
-    """Return the label of the colour bar."""
-    return (
-        "attention weight" if direction == "from" else f"attention weight on {query_words(query, brief=True)}"
-    )
+def bar_words(query: Query, direction: Direction, grid: tuple[int, int] | None = None) -> str:
+    """Return the label of the colour bar; `grid` as in `query_words`."""
+    words = "attention weight"
+    return words if direction == "from" else f"{words} on {query_words(query, brief=True, grid=grid)}"
 
 
 def weight_words(weight: float) -> str:

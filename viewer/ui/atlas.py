@@ -116,6 +116,10 @@ class AtlasLayout:
             self.cell[0] * self.factor,
         )
 
+    def every_head(self) -> list[HeadRef]:
+        """Return all heads there are."""
+        return [HeadRef(layer, head) for layer, count in enumerate(self.heads) for head in range(count)]
+
     def head_at(self, position: QPointF) -> HeadRef | None:
         """Return the head under a position; before the cells the whole layer; None elsewhere."""
         height, width = self.pitch
@@ -129,7 +133,9 @@ class AtlasLayout:
 
 
 def atlas(heads: Heads, layout: AtlasLayout, empty: str) -> QImage:
-    """Return the image of all maps, to be painted at `AtlasLayout.maps`; transparent between cells.
+    """Return the image of all maps, to be painted at `AtlasLayout.maps`.
+
+    It is transparent between cells, and where a patch is out of the query's reach.
 
     A pixel is the colour of one patch's weight, or of the largest weight of the patches it stands for, so
     that a single hot patch stays visible where the screen is too coarse for all.
@@ -154,8 +160,12 @@ def atlas(heads: Heads, layout: AtlasLayout, empty: str) -> QImage:
         maps = _shrunk(heads.maps, layout.shrink)
         place = levels(maps, heads.vmax[:, :, None, None])
         cells[:] = _table(heads.colormap)[place.transpose(0, 2, 1, 3)]
-        for layer, head in np.argwhere(np.isnan(maps[:, :, 0, 0])):
-            cells[layer, :, head] = blank
+        gone = np.isnan(maps)
+        if gone.any():
+            cells.transpose(0, 2, 1, 3)[gone] = 0
+        for layer, why in enumerate(heads.blank):
+            if why:
+                cells[layer] = blank
     for layer, there in enumerate(heads.heads):
         cells[layer, :, there:] = 0
     rows, columns = canvas.shape[0] * canvas.shape[1], canvas.shape[2] * canvas.shape[3]
@@ -174,6 +184,8 @@ def _shrunk(maps: npt.NDArray[np.float32], shrink: int) -> npt.NDArray[np.float3
     """Return the largest weight of each `shrink` x `shrink` block of patches."""
     if shrink == 1:
         return maps
+    # Of a block that is partly out of reach, what can be reached counts.
+    largest = np.fmax if np.isnan(maps).any() else np.maximum
     for axis in (2, 3):
-        maps = np.maximum.reduceat(maps, np.arange(0, maps.shape[axis], shrink), axis=axis)
+        maps = largest.reduceat(maps, np.arange(0, maps.shape[axis], shrink), axis=axis)
     return maps

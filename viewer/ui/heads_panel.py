@@ -9,10 +9,11 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from viewer.state.palette import palette as palette_of
+from viewer.state.places import UNREACHABLE
 from viewer.state.scale import ticks
 from viewer.state.selection import HeadRef
 from viewer.ui.atlas import GAP, AtlasLayout, atlas
-from viewer.ui.marks import bar_image, bar_numbers, font
+from viewer.ui.marks import bar_image, bar_numbers, font, hatch
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QHelpEvent, QImage, QMouseEvent, QPaintEvent, QResizeEvent
@@ -113,7 +114,7 @@ class AtlasCanvas(QWidget):
         """Take another description."""
         before = self._heads
         self._heads = heads
-        if heads is None or before is None or (heads.grid, heads.heads) != (before.grid, before.heads):
+        if heads is None or before is None or _cells(heads) != _cells(before):
             self._forget_layout()
         elif _colours(heads) != _colours(before):
             self._image = None
@@ -202,6 +203,9 @@ class AtlasCanvas(QWidget):
         else:
             which = "all heads" if head.head is None else f"head {head.head}"
             words = f"layer {head.layer}, {which} ({self._heads.layer_names[head.layer]})"
+            grids, why = self._heads.layer_grids[head.layer], self._heads.blank[head.layer]
+            words += f"\n{grids}" if grids else ""
+            words += f"\nno map: {why}" if why else ""
             QToolTip.showText(help_event.globalPos(), words, self)
         return True
 
@@ -233,6 +237,9 @@ class AtlasCanvas(QWidget):
             for layer in range(len(layout.heads)):
                 row = layout.box(HeadRef(layer, None))
                 painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), QColor(self._palette.mat))
+            if self._heads is not None and self._heads.hatched:
+                # The maps are clear where a patch is out of reach.
+                hatch(painter, [layout.box(head) for head in layout.every_head()], self._palette)
             self._paint_numbers(painter, layout, shown)
             painter.end()
             self._ground = (shown, pixmap)
@@ -322,12 +329,20 @@ class _Legend(QWidget):
 
     def tell(self, heads: Heads | None) -> None:
         self._heads = heads
+        self._fit()
         self.update()
 
     def set_theme(self, palette: Palette) -> None:
         self._palette = palette
-        self.setFixedHeight(int(QFontMetricsF(font(palette)).height() * 3.2))
+        self._fit()
         self.update()
+
+    def _fit(self) -> None:
+        """Take a line more where hatching is to be explained."""
+        lines = 4.4 if self._heads is not None and self._heads.hatched else 3.2
+        height = int(QFontMetricsF(font(self._palette)).height() * lines)
+        if height != self.height():
+            self.setFixedHeight(height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -356,11 +371,34 @@ class _Legend(QWidget):
             words = metrics.elidedText(heads.scale_label, Qt.TextElideMode.ElideRight, self.width() - 8)
         below = QRectF(4, bar.bottom() + line, self.width() - 8, line)
         painter.drawText(below, Qt.AlignmentFlag.AlignCenter, words)
+        if heads.hatched:
+            self._paint_unreachable(painter, metrics, below.bottom() + 0.2 * line)
+
+    def _paint_unreachable(self, painter: QPainter, metrics: QFontMetricsF, top: float) -> None:
+        """Say what hatching means."""
+        line = metrics.height()
+        swatch = QRectF(0.6 * line, top, 1.6 * line, 0.8 * line)
+        words = metrics.elidedText(
+            UNREACHABLE, Qt.TextElideMode.ElideRight, self.width() - swatch.right() - 0.8 * line
+        )
+        spare = self.width() - 1.2 * line - swatch.width() - 0.4 * line - metrics.horizontalAdvance(words)
+        swatch.translate(max(spare / 2, 0.0), 0.0)
+        hatch(painter, [swatch], self._palette)
+        painter.setPen(QPen(QColor(self._palette.faint), 0))
+        painter.drawRect(swatch)
+        painter.setPen(QColor(self._palette.text))
+        box = QRectF(swatch.right() + 0.4 * line, top - 0.1 * line, self.width(), line)
+        painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, words)
 
 
 def _colours(heads: Heads) -> tuple[object, ...]:
     """Return all of a description that decides the colours; arrays count as one while they are the same."""
     return id(heads.maps), id(heads.vmax), heads.colormap
+
+
+def _cells(heads: Heads) -> tuple[object, ...]:
+    """Return all of a description that decides where cells are, and what lies under them."""
+    return heads.grid, heads.heads, heads.hatched
 
 
 def _numbers(count: int, step: int, shown: int | None) -> list[int]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF, QSizeF
 
+from viewer.state.places import sides
 from viewer.state.words import token_words
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QFontMetricsF
 
+    from viewer.attention.layout import TokenLayout
     from viewer.state.overlay import Overlay
 
 _WORST_TITLE = (
@@ -49,6 +51,8 @@ class ImageLayout:
         no room.
     caption
         Up to two lines of smaller type below the picture.
+    size
+        Height and width of the picture in pixels of the model's input.
     """
 
     title: QRectF
@@ -58,14 +62,15 @@ class ImageLayout:
     label: QRectF
     inset: QRectF | None
     caption: QRectF
+    size: tuple[int, int]
 
-    def patch_at(self, position: QPointF, grid: tuple[int, int]) -> tuple[int, int] | None:
-        """Return the patch (row, column) under a position, None outside the picture."""
+    def point_at(self, position: QPointF) -> tuple[float, float] | None:
+        """Return the point (y, x) of the model's input under a position, None outside the picture."""
         if not self.picture.contains(position):
             return None
-        row = int((position.y() - self.picture.top()) / self.picture.height() * grid[0])
-        column = int((position.x() - self.picture.left()) / self.picture.width() * grid[1])
-        return min(row, grid[0] - 1), min(column, grid[1] - 1)
+        y = (position.y() - self.picture.top()) / self.picture.height() * self.size[0]
+        x = (position.x() - self.picture.left()) / self.picture.width() * self.size[1]
+        return y, x
 
     def chip_at(self, position: QPointF) -> str | None:
         """Return the prefix token whose box is under a position."""
@@ -89,15 +94,18 @@ class ImageLayout:
             (sides[3] - sides[1]) * factor,
         )
 
-    def cells(self, grid: tuple[int, int], box: tuple[float, float, float, float]) -> QRectF:
-        """Return where the patches (top, left, bottom, right), ends exclusive, are painted."""
-        height, width = self.picture.height() / grid[0], self.picture.width() / grid[1]
-        top, left, bottom, right = box
+    def cells(self, patches: TokenLayout, box: tuple[float, float, float, float]) -> QRectF:
+        """Return where the patches (top, left, bottom, right), ends exclusive, are painted.
+
+        Where patches overlap, those at the border reach beyond the picture.
+        """
+        left, top, right, bottom = sides(patches, box)
+        down, across = self.picture.height() / self.size[0], self.picture.width() / self.size[1]
         return QRectF(
-            self.picture.left() + left * width,
-            self.picture.top() + top * height,
-            (right - left) * width,
-            (bottom - top) * height,
+            self.picture.left() + left * across,
+            self.picture.top() + top * down,
+            (right - left) * across,
+            (bottom - top) * down,
         )
 
 
@@ -138,7 +146,7 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     bar = QRectF(picture.right() + margin, picture.top(), line * 0.9, bar_bottom - picture.top())
     label = QRectF(bar.left() + beside - line - margin, bar.top(), line, bar.height())
     caption = QRectF(margin, room.bottom() + margin / 2, width, caption_height)
-    return ImageLayout(title, chips, picture, bar, label, place, caption)
+    return ImageLayout(title, chips, picture, bar, label, place, caption, overlay.seen.shape[:2])
 
 
 def _fit(room: QRectF, shape: tuple[int, ...], ratio: float) -> QRectF:

@@ -12,14 +12,18 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from viewer.state.colormaps import rgba
 from viewer.state.overlay import overlay_colours
+from viewer.state.palette import VEIL
 from viewer.state.palette import palette as palette_of
+from viewer.state.places import rectangles
 from viewer.state.scale import ticks
 from viewer.state.words import weight_words
 from viewer.ui.image_layout import ImageLayout, lay_out
-from viewer.ui.marks import bar_image, bar_numbers, font, frame, rgba_image
+from viewer.ui.marks import bar_image, bar_numbers, font, frame, hatch, rgba_image
 from viewer.ui.pictures import picture, reduced
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from PySide6.QtGui import QHelpEvent, QMouseEvent, QPaintEvent, QResizeEvent
 
     from viewer.state.display import Display
@@ -81,8 +85,8 @@ class ImagePanel(QWidget):
     # -- the mouse ---------------------------------------------------------------------------------------
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Look at the query under the mouse."""
-        self._selection.hover(self._query_at(event.position()))
+        """Look at the query under the mouse; within a patch of the shown layer it stays what it was."""
+        self._selection.hover(self._query_at(event.position(), [self._selection.value.hovered]))
 
     def leaveEvent(self, event: QEvent) -> None:
         """Look at nothing."""
@@ -91,12 +95,13 @@ class ImagePanel(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Pin what is clicked, with Ctrl beside the other pins; a pin becomes active, the active one goes."""
-        query = self._query_at(event.position())
+        value = self._selection.value
+        query = self._query_at(event.position(), [*reversed(value.pins), value.hovered])
         if event.button() != Qt.MouseButton.LeftButton or query is None:
             super().mousePressEvent(event)
-        elif self._selection.value.pins[-1:] == (query,):
+        elif value.pins[-1:] == (query,):
             self._selection.unpin()
-        elif query in self._selection.value.pins or event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+        elif query in value.pins or event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             self._selection.add_pin(query)
         else:
             self._selection.pin(query)
@@ -106,7 +111,8 @@ class ImagePanel(QWidget):
         if event.type() != QEvent.Type.ToolTip:
             return super().event(event)
         help_event: QHelpEvent = event
-        query, pins = self._query_at(QPointF(help_event.pos())), self._selection.value.pins
+        pins = self._selection.value.pins
+        query = self._query_at(QPointF(help_event.pos()), reversed(pins))
         if query is None or query not in pins:
             QToolTip.hideText()
         else:
@@ -114,11 +120,13 @@ class ImagePanel(QWidget):
             QToolTip.showText(help_event.globalPos(), words, self)
         return True
 
-    def _query_at(self, position: QPointF) -> Query | None:
+    def _query_at(self, position: QPointF, among: Iterable[Query | None]) -> Query | None:
+        """Return the query under a position; one of `among`, if the position is on the same patch."""
         if self._overlay is None:
             return None
         layout = self._laid_out(self._overlay)
-        return layout.patch_at(position, self._overlay.grid) or layout.chip_at(position)
+        point = layout.point_at(position)
+        return layout.chip_at(position) if point is None else self._overlay.query_at(*point, among)
 
     # -- painting ----------------------------------------------------------------------------------------
 
@@ -203,30 +211,54 @@ class ImagePanel(QWidget):
             )
             self._photo.setDevicePixelRatio(ratio)
         painter.drawPixmap(layout.picture.topLeft(), self._photo)
+        if overlay.blank:
+            self._paint_blank(painter, overlay.blank, layout)
         if overlay.values is None:
             return
+        # Border patches may reach beyond the picture.
+        painter.setClipRect(layout.picture)
         # Nearest neighbour: one even patch of colour for one weight.
-        painter.drawImage(layout.picture, rgba_image(overlay_colours(overlay, overlay.values)))
+        maps = layout.cells(overlay.answers, (0, 0, *overlay.values.shape))
+        painter.drawImage(maps, rgba_image(overlay_colours(overlay, overlay.values)))
+        if overlay.unreachable is not None:
+            boxes = [layout.cells(overlay.answers, box) for box in rectangles(overlay.unreachable)]
+            hatch(painter, boxes, self._palette, VEIL)
+        painter.setClipping(False)
+
+    def _paint_blank(self, painter: QPainter, why: str, layout: ImageLayout) -> None:
+        """Say on the picture why there is no map on it."""
+        metrics, way = QFontMetricsF(painter.font()), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+        words, line = f"No map: {why}", metrics.height()
+        room = layout.picture.adjusted(2 * line, 2 * line, -2 * line, -2 * line)
+        box = metrics.boundingRect(room, way, words).adjusted(-line, -0.5 * line, line, 0.5 * line)
+        painter.fillRect(box, QColor(self._palette.panel))
+        painter.setPen(QPen(QColor(self._palette.faint), 0))
+        painter.drawRect(box)
+        painter.setPen(QColor(self._palette.text))
+        painter.drawText(box.adjusted(line / 2, 0, -line / 2, 0), way, words)
 
     def _paint_marks(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
-        rows, columns = overlay.grid
+        asked, (rows, columns) = overlay.asked, overlay.grid
         if overlay.show_grid:
+            painter.setClipRect(layout.picture)
             painter.setPen(QPen(QColor(255, 255, 255, 110), 0))
             for row in range(rows + 1):
-                cell = layout.cells(overlay.grid, (row, 0, row, columns))
+                cell = layout.cells(asked, (row, 0, row, columns))
                 painter.drawLine(cell.topLeft(), cell.topRight())
             for column in range(columns + 1):
-                cell = layout.cells(overlay.grid, (0, column, rows, column))
+                cell = layout.cells(asked, (0, column, rows, column))
                 painter.drawLine(cell.topLeft(), cell.bottomLeft())
+            painter.setClipping(False)
         if overlay.ring is not None:
-            ring = layout.cells(overlay.grid, overlay.ring)
+            ring = layout.cells(asked, overlay.ring) & layout.picture
             frame(painter, ring, self._palette.convolution, 2.0, Qt.PenStyle.DashLine)
         thin, thick = (1.0, Qt.PenStyle.DashLine), (2.0, Qt.PenStyle.SolidLine)
         marks = [(pin, thin) for pin in overlay.pins if pin != overlay.query]
         for query, (width, style) in [*marks, (overlay.query, thick)]:
-            if isinstance(query, tuple):
-                row, column = query
-                box = layout.cells(overlay.grid, (row, column, row + 1, column + 1))
+            patch = overlay.patch(query)
+            if patch is not None:
+                row, column = patch
+                box = layout.cells(asked, (row, column, row + 1, column + 1)) & layout.picture
                 frame(painter, box, self._palette.accent, width, style)
 
     def _paint_bar(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
@@ -284,4 +316,4 @@ class ImagePanel(QWidget):
 def _shape(overlay: Overlay) -> tuple[object, ...]:
     """Return all of a description that decides where things are put."""
     names = tuple(name for name, _ in overlay.prefix)
-    return overlay.seen.shape, overlay.whole.shape, overlay.box, names, overlay.caption
+    return overlay.seen.shape, overlay.whole.shape, overlay.box, names

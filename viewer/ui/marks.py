@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPen
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPainterPath, QPen
 
 from viewer.state.colormaps import LEVELS, lut
+from viewer.state.palette import HATCH_STEP, HATCH_WIDTH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import numpy.typing as npt
 
@@ -52,6 +56,45 @@ def frame(
         pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
         painter.setPen(pen)
         painter.drawRect(even_box)
+
+
+def hatch(painter: QPainter, boxes: Sequence[QRectF], palette: Palette, veil: float = 1.0) -> None:
+    """Hatch boxes: what is out of a query's reach has no weight, not even 0.
+
+    Parameters
+    ----------
+    painter
+        What to paint with.
+    boxes
+        Where.
+    palette
+        Of the theme.
+    veil
+        Opacity of what is laid under the lines.
+    """
+    path = QPainterPath()
+    for box in boxes:
+        path.addRect(box)
+    whole = path.boundingRect()
+    em = palette.points * painter.device().logicalDpiY() / 72
+    step = HATCH_STEP * em
+    painter.save()
+    painter.setClipPath(path, Qt.ClipOperation.IntersectClip)
+    under = QColor(palette.panel)
+    under.setAlphaF(veil)
+    painter.fillRect(whole, under)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(palette.faint), HATCH_WIDTH * em))
+    # Lines of all boxes belong to one raster, so that neighbours do not show a seam.
+    first = math.floor((whole.left() + whole.top()) / step)
+    last = math.ceil((whole.right() + whole.bottom()) / step)
+    painter.drawLines(
+        [
+            QLineF(at * step - whole.top(), whole.top(), at * step - whole.bottom(), whole.bottom())
+            for at in range(first, last + 1)
+        ]
+    )
+    painter.restore()
 
 
 def rgba_image(colours: npt.NDArray[np.uint8]) -> QImage:

@@ -148,7 +148,7 @@ class Menus:
         for action in (*self._steps, *self._copies, self._export):
             action.setEnabled(record is not None)
         self._preprocessing.setEnabled(has_model)
-        names = record.layout.prefix_names if record else ()
+        names = record.prefix_names if record else ()
         if names != tuple(action.data() for action in self._prefixes.actions()):
             self._prefixes.clear()
             for name in names:

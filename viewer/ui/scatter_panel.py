@@ -10,7 +10,7 @@ from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from viewer.state.palette import palette as palette_of
-from viewer.state.scatter import CONVOLUTION_LABEL, UNIFORM_LABEL
+from viewer.state.scatter import CONVOLUTION_LABEL, NO_CONVOLUTION, UNIFORM_LABEL
 from viewer.state.words import query_words
 from viewer.ui.marks import font
 from viewer.ui.scatter_plot import LEAST_PLOT, ScatterPlot
@@ -169,6 +169,8 @@ class ScatterPanel(QWidget):
         dot = (colours.dot, "●", "head", "head (paler: more of it on prefix tokens)")
         uniform = (colours.uniform, "– –", "uniform", UNIFORM_LABEL)
         convolution = (colours.convolution, "– · –", "convolutions", CONVOLUTION_LABEL)
+        if not len(self._scatter.convolution):
+            convolution = (colours.text, "", NO_CONVOLUTION, NO_CONVOLUTION)
         if self._scatter.query_distance is not None:
             own = (colours.query, "◇", "this query", "head, this query alone")
             own_uniform = (colours.query, "· · ·", "uniform, this query", "uniform, this query alone")

@@ -53,8 +53,8 @@ class ScatterPlot(pg.PlotWidget):
         plot.hideButtons()
         plot.setMouseEnabled(x=False, y=False)
         plot.getViewBox().disableAutoRange()
-        self._uniform = pg.InfiniteLine(angle=0, movable=False)
-        self._uniform_query = pg.InfiniteLine(angle=0, movable=False)
+        self._uniform = pg.PlotCurveItem(connect="finite")
+        self._uniform_query = pg.PlotCurveItem(connect="finite")
         self._convolution = pg.PlotCurveItem()
         self._heads = pg.ScatterPlotItem(pxMode=True)
         self._query = QueryMarks()
@@ -149,8 +149,8 @@ class ScatterPlot(pg.PlotWidget):
         self._heads.setData(
             x=self._x, y=scatter.distance, size=self.dot_size, brush=brushes, pen=[pen] * len(brushes)
         )
-        self._uniform.setValue(scatter.uniform)
-        self._convolution.setData(np.arange(scatter.layers, dtype=float), scatter.convolution)
+        self._uniform.setData(*scatter.steps(scatter.uniform))
+        self._convolution.setData(np.arange(len(scatter.convolution), dtype=float), scatter.convolution)
         ticks = range(0, scatter.layers, _every(scatter.layers, self.width() / (3.2 * self._palette.points)))
         self.getPlotItem().getAxis("bottom").setTicks([[(layer, str(layer)) for layer in ticks]])
         self.getPlotItem().setXRange(-0.6, scatter.layers - 0.4, padding=0)
@@ -161,7 +161,7 @@ class ScatterPlot(pg.PlotWidget):
         self._uniform_query.setVisible(there)
         if there:
             self._query.put(self._x, scatter.query_distance)
-            self._uniform_query.setValue(scatter.uniform_query)
+            self._uniform_query.setData(*scatter.steps(scatter.uniform_query))
 
     def _draw_shown(self, scatter: Scatter) -> None:
         layer, head = scatter.shown
@@ -191,10 +191,11 @@ class ScatterPlot(pg.PlotWidget):
 
     def _fit(self, scatter: Scatter) -> None:
         """Make room for all there is; the range grows while the mouse moves, and never shrinks under it."""
-        highest = [scatter.uniform, *_finite(scatter.distance), *_finite(scatter.convolution)]
+        parts = [scatter.uniform, scatter.distance, scatter.convolution]
         if scatter.query_distance is not None:
-            highest += [scatter.uniform_query, *_finite(scatter.query_distance)]
-        needed = 1.06 * max(highest)
+            parts += [scatter.uniform_query, scatter.query_distance]
+        found = _finite(np.concatenate(parts))
+        needed = 1.06 * float(found.max(initial=0.0)) or 1.0
         if needed > self._top:
             step = 10.0 ** math.floor(math.log10(needed)) / 2
             self._top = math.ceil(needed / step) * step

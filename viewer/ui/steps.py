@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from viewer.state.places import asked_layout, stepped
+
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
     from viewer.state.documents import Documents
@@ -23,9 +25,12 @@ class Steps:
         return document.record if document else None
 
     def query(self, down: int, right: int) -> None:
-        """Move the query by patches."""
-        if self._record is not None:
-            self._selection.step_query(down, right, self._record.grid)
+        """Move the query by patches of the shown layer."""
+        record, value = self._record, self._selection.value
+        if record is not None:
+            layer = record.layers[value.shown.layer]
+            layout = asked_layout(record, layer, value.direction)
+            self._selection.move_query(stepped(layout, record.layout, value.query, down, right))
 
     def layer(self, by: int) -> None:
         """Go some layers deeper, or back."""

@@ -6,6 +6,7 @@ import argparse
 import json
 import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer.backends.file_kind import foreign_kind, require_regular
+from viewer.backends.pickled_module import SAFE_WAYS, is_pickled_module
 from viewer.errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ _NESTS = (
     "encoder",
 )  # fmt: skip
 _DEEPEST_NEST = 16
-_SAFE_WAYS = (
+_SAVE_WEIGHTS = (
     "Where you trust the file, load it in Python yourself and save its weights alone, with "
     "`torch.save(model.state_dict(), FILE)` or `safetensors.torch.save_file(model.state_dict(), FILE)`."
 )
@@ -121,7 +123,7 @@ def _read_archive(path: Path) -> dict[str, Tensor]:
         raise ModelFileError(
             path,
             "is an exported PyTorch program (.pt2), not a checkpoint",
-            "Patchreach can't open these yet.",
+            f"It needs no architecture: --model {path}",
         )
     if not any(member.endswith("data.pkl") for member in members):
         raise ModelFileError(path, "is a ZIP archive without a PyTorch checkpoint in it")
@@ -158,18 +160,26 @@ def _load(path: Path) -> object:
     harmless = [argparse.Namespace, np.dtype, *_numpy_numbers()]
     try:
         # An open file, as for a path torch.load goes by its suffix.
-        with torch.serialization.safe_globals(harmless), path.open("rb") as file:
+        with (
+            torch.serialization.safe_globals(harmless),
+            warnings.catch_warnings(),
+            path.open("rb") as file,
+        ):
+            warnings.simplefilter("ignore")  # of pickles newer than PyTorch's own
             return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
             r"Unsupported (?:global|class) ([\w.]+)", str(error)
         )
-        if found is None:
+        whole = is_pickled_module(path)
+        if found is None and not whole:
             raise ModelFileError(path, "is a damaged PyTorch file or a pickle of another program") from error
+        what = "a whole pickled model" if whole else "a pickled Python object"
+        named = f" ({found[1]})" if found else ""
         raise ModelFileError(
             path,
-            f"holds a pickled Python object ({found[1]}), and opening such an object can run any code",
-            _SAFE_WAYS,
+            f"holds {what}{named}, and opening such an object can run any code",
+            SAFE_WAYS if whole else _SAVE_WEIGHTS,
         ) from error
     except (RuntimeError, EOFError, ValueError) as error:
         raise _cut_off(path, "is a damaged or incomplete PyTorch file") from error

@@ -29,7 +29,7 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """How converted weights fit a model: what is missing, what is too much, what has another shape."""
 
     state: dict[str, Tensor]
@@ -39,6 +39,7 @@ class _Fit:
 
     @property
     def cost(self) -> tuple[int, int]:
+        """How many parameters would be left without weights, and how many weights without a parameter."""
         return len(self.missing) + len(self.reshaped), len(self.unexpected)
 
 
@@ -70,8 +71,7 @@ def load_checkpoint(name: str, model: nn.Module, path: Path) -> tuple[str, ...]:
     CheckpointError
         If it does not fit; it carries the names of missing and unexpected parameters.
     """
-    state = read_state(path)
-    fit = min((_fit(model, candidate) for candidate in _candidates(state)), key=lambda fit: fit.cost)
+    fit = best_fit(model, read_state(path))
     notes = _match_classifier(name, model, fit)
     load_exactly(name, model, fit.state, path)
     return notes
@@ -93,6 +93,20 @@ def load_exactly(name: str, model: nn.Module, state: dict[str, Tensor], path: Pa
     model.load_state_dict(fit.state)
 
 
+def best_fit(model: nn.Module, state: dict[str, Tensor]) -> Fit:
+    """Return how weights fit a timm model best, converted and with or without some prefix of their names.
+
+    Parameters
+    ----------
+    model
+        Only the shapes of its parameters matter, so it may be on the meta device.
+    state
+        As it is in the file.
+    """
+    fits = (_compare(model, _converted(model, candidate)) for candidate in _candidates(state))
+    return min(fits, key=lambda fit: fit.cost)
+
+
 def _candidates(state: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
     """Yield the weights as they are, and with prefixes taken off, one after another."""
     yield state
@@ -100,10 +114,6 @@ def _candidates(state: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
         if any(key.startswith(prefix) for key in state):
             inner = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
             yield from _candidates(inner)
-
-
-def _fit(model: nn.Module, state: dict[str, Tensor]) -> _Fit:
-    return _compare(model, _converted(model, state))
 
 
 def _converted(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -125,9 +135,9 @@ def _converted(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: value for key, value in converted.items() if not key.startswith(_PRETRAINING)}
 
 
-def _compare(model: nn.Module, state: dict[str, Tensor]) -> _Fit:
+def _compare(model: nn.Module, state: dict[str, Tensor]) -> Fit:
     wanted = model.state_dict()
-    return _Fit(
+    return Fit(
         state,
         tuple(key for key in wanted if key not in state),
         tuple(key for key in state if key not in wanted),
@@ -135,9 +145,9 @@ def _compare(model: nn.Module, state: dict[str, Tensor]) -> _Fit:
     )
 
 
-def _match_classifier(name: str, model: nn.Module, fit: _Fit) -> tuple[str, ...]:
+def _match_classifier(name: str, model: nn.Module, fit: Fit) -> tuple[str, ...]:
     """Give the model the classifier that the checkpoint has: as many classes, or none."""
-    classifiers = _classifiers(model)
+    classifiers = classifiers_of(model)
     weights = [fit.state[key] for key in (f"{head}.weight" for head in classifiers) if key in fit.state]
     if not weights and any(key.rpartition(".")[0] in classifiers for key in fit.missing):
         model.reset_classifier(0)
@@ -150,12 +160,13 @@ def _match_classifier(name: str, model: nn.Module, fit: _Fit) -> tuple[str, ...]
     return ()
 
 
-def _classifiers(model: nn.Module) -> tuple[str, ...]:
+def classifiers_of(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of a timm model's classifiers."""
     found = model.pretrained_cfg.get("classifier") or "head"
     return (found,) if isinstance(found, str) else tuple(found)
 
 
-def _problem(name: str, model: nn.Module, fit: _Fit) -> tuple[str, str]:
+def _problem(name: str, model: nn.Module, fit: Fit) -> tuple[str, str]:
     """Return what is wrong as a clause, and advice."""
     parts = []
     if fit.missing:

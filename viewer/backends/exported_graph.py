@@ -12,6 +12,7 @@ import torch
 
 from viewer.backends.exported_archive import DTYPES
 from viewer.backends.plain_operators import is_plain
+from viewer.backends.program_errors import Refused
 
 _MEMORY_FORMATS = {
     1: torch.contiguous_format,
@@ -45,10 +46,6 @@ _PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", 
 _LISTS = ("as_tensors", "as_optional_tensors", "as_sym_ints", "as_sym_bools", "as_sym_floats")
 
 Values = dict[str, Any]
-
-
-class Refused(Exception):
-    """A program asks for something that is not run; the text is a clause about its file."""
 
 
 @dataclass(frozen=True)

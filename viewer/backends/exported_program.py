@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from viewer.backends.exported_archive import DTYPES, ExportedArchive
-from viewer.backends.exported_graph import Refused, Values, patch_of, steps_of
+from viewer.backends.exported_graph import Values, patch_of, steps_of
+from viewer.backends.program_errors import Refused, stopped
 
 _KEPT = (
     ("parameter", "parameter_name"),
@@ -21,6 +22,8 @@ class ExportedProgram(nn.Module):
 
     Parameters
     ----------
+    name
+        What to call it.
     archive
         What its file holds.
 
@@ -41,8 +44,9 @@ class ExportedProgram(nn.Module):
         If the program uses anything but plain tensor operators, or takes anything but one colour picture.
     """
 
-    def __init__(self, archive: ExportedArchive) -> None:
+    def __init__(self, name: str, archive: ExportedArchive) -> None:
         super().__init__()
+        self._called = name
         graph, signature = archive.module["graph"], archive.module["signature"]
         self._kept: dict[str, str] = {}
         self._input = self._take_inputs(signature["input_specs"], archive.tensors)
@@ -62,13 +66,22 @@ class ExportedProgram(nn.Module):
         self.running = ""
 
     def forward(self, picture: Tensor) -> Tensor:
-        """Run the program on (1, 3, H, W)."""
+        """Run the program on (1, 3, H, W).
+
+        Raises
+        ------
+        InputError
+            If it can't take a picture of that size.
+        """
         values: Values = {name: self._tensor(kept) for name, kept in self._kept.items()}
         values[self._input] = picture
         try:
             for module, step in zip(self._running, self._steps, strict=True):
                 self.running = module
                 step.run(values, picture.device)
+        # What a program was written for can't be known beforehand, nor whether somebody has tampered with it.
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise stopped(self._called, picture, error) from error
         finally:
             self.running = ""
         return values[self._output]

@@ -12,8 +12,8 @@ from viewer.attention.record import Provenance
 from viewer.backends.checkpoint_files import is_exported
 from viewer.backends.devices import torch_device
 from viewer.backends.exported_archive import read_exported
-from viewer.backends.exported_graph import Refused
 from viewer.backends.exported_program import ExportedProgram
+from viewer.backends.program_errors import Refused
 from viewer.backends.torch_model import TorchModel
 from viewer.backends.torch_runner import TorchRunner
 from viewer.backends.torch_sizes import SizedModels
@@ -71,7 +71,12 @@ def _assumed(name: str) -> str:
 
 
 def _exported(path: Path, image_size: ImageSize) -> tuple[nn.Module, tuple[int, int]]:
-    program = ExportedProgram(read_exported(path))
+    archive = read_exported(path)
+    try:
+        program = ExportedProgram(str(path), archive)
+    # Entries that are missing, or of another kind than the format says.
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise Refused("is a damaged exported program") from error
     return program, program.size
 
 

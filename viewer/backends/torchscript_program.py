@@ -23,9 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from viewer.backends.exported_graph import Refused
 from viewer.backends.plain_operators import is_plain
-from viewer.errors import Cancelled, InputError
+from viewer.backends.program_errors import Refused, stopped
+from viewer.errors import Cancelled
 
 # What runs while a program is loaded or called; and objects that other libraries define.
 _FORBIDDEN = (b"__setstate__", b"__getstate__", b"torch.classes", b"_hooks__", b"__del__")
@@ -64,16 +64,10 @@ class ScriptedProgram(nn.Module):
         try:
             return self._program(picture)
         except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
             # The interpreter turns whatever stops it into an error of its own.
-            if reason.endswith("Cancelled: cancelled"):
+            if str(error).rstrip().endswith("Cancelled: cancelled"):
                 raise Cancelled from error
-            if "memory" in reason:
-                raise
-            height, width = picture.shape[-2:]
-            raise InputError(
-                f"{self._file} could not run on a picture of {height}x{width} pixels: {reason}"
-            ) from error
+            raise stopped(self._file, picture, error) from error
 
     def named_parameters(self, *args: object, **kwargs: object) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the program's parameters."""

@@ -1,5 +1,6 @@
 """Models whose grid changes on the way are refused by both backends."""
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -36,17 +37,12 @@ def test_another_grid_is_refused_by_name(layers, said):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-def test_pooled_keys_are_refused_by_both_backends(tmp_path):
+def test_pooled_keys_are_refused_in_onnx_graphs(tmp_path):
     torch.manual_seed(0)
     net = timm.create_model("pvt_v2_b0", depths=(1, 1, 1, 1)).eval()
-    shallow = tmp_path / "pvt.onnx"
-    torch.onnx.export(net, torch.zeros(1, 3, 64, 64), shallow, dynamo=False, opset_version=17)
+    torch.onnx.export(net, torch.zeros(1, 3, 64, 64), tmp_path / "pvt.onnx", dynamo=False, opset_version=17)
     with pytest.raises(LayoutError, match="only models with one grid throughout can be shown"):
-        open_model(str(shallow)).attend(torch.zeros(1, 3, 64, 64))
-    full = timm.create_model("pvt_v2_b0").eval()
-    torch.save(full.state_dict(), tmp_path / "full.pth")
-    with pytest.raises(LayoutError, match="only models with one grid throughout can be shown"):
-        open_model("pvt_v2_b0", tmp_path / "full.pth").attend(torch.zeros(1, 3, 224, 224))
+        open_model(str(tmp_path / "pvt.onnx")).attend(torch.zeros(1, 3, 64, 64))
 
 
 @pytest.mark.parametrize("size", [(64, 96), (70, 96), (56, 110)])
@@ -60,26 +56,49 @@ def test_a_grid_over_part_of_the_picture_is_refused(size):
         require_cover("net", FINE, size)
 
 
-class Gated(torch.nn.Module):
-    """Tokens are multiplied by a gate that the whole picture made, before they attend."""
+class Mixing(torch.nn.Module):
+    """Tokens are changed by something made of the whole picture before they attend."""
 
-    def __init__(self):
+    def __init__(self, mix):
         super().__init__()
         self.embed = torch.nn.Conv2d(3, 8, 16, 16)
+        self.mix = mix
 
     def forward(self, picture):
-        tokens = self.embed(picture).flatten(2).transpose(1, 2)
-        tokens = tokens * torch.sigmoid(tokens.mean(1, keepdim=True))
+        tokens = self.mix(self.embed(picture).flatten(2).transpose(1, 2))
         heads = tokens.reshape(1, -1, 2, 4).transpose(1, 2)
         return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
 
 
-def test_places_that_a_gate_draws_to_the_middle_are_refused():
+def planned(mix):
     torch.manual_seed(0)
-    net, picture = Gated().eval(), torch.rand(1, 3, 64, 96)
+    net, picture = Mixing(mix).eval(), torch.rand(1, 3, 64, 96)
     trace = PositionTrace(picture, net.named_parameters())
     tap = AttentionTap(trace=trace)
     with torch.no_grad(), tap:
         net(picture)
+    return plan_layers("mixing", tap.layers, trace)
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda tokens: tokens * torch.sigmoid(tokens.mean(1, keepdim=True)),
+        lambda tokens: tokens.mean((0, 1)) + tokens,
+        lambda tokens: tokens / tokens.abs().amax(),
+    ],
+    ids=["gate", "context", "number"],
+)
+def test_what_is_made_of_the_whole_picture_moves_no_place(mix):
+    (layer,) = planned(mix)
+    for layout in (layer.query_layout, layer.key_layout):
+        np.testing.assert_allclose(layout.positions, TokenLayout.regular((4, 6), (16, 16)).positions)
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [lambda tokens: tokens + tokens.flip(1), lambda tokens: tokens / 2 + tokens[:, :1] * tokens.roll(6, 1)],
+)
+def test_places_averaged_with_others_are_refused(mix):
     with pytest.raises(LayoutError):
-        plan_layers("gated", tap.layers, trace)
+        planned(mix)

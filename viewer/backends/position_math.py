@@ -84,7 +84,7 @@ def _expand(companion: Tensor, shape: Sequence[int]) -> Tensor:
 def mean_place(companion: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
     """Return the mean place along some dimensions; what has no place has no say unless nothing has."""
     dims = sorted(dim % companion.ndim for dim in dims)
-    small = shrink(companion, dims)
+    small = shrink(companion)
     if any(small.shape[dim] > 1 for dim in dims):
         placed = ~small.real.isnan()
         count = placed.sum(dim=dims, keepdim=True)
@@ -93,6 +93,7 @@ def mean_place(companion: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
         for dim in dims:
             first = first.narrow(dim, 0, 1)
         small = torch.where(count > 0, total / count.clamp_min(1), first)
+    small = small.expand([1 if dim in dims else size for dim, size in enumerate(companion.shape)])
     if keepdim:
         return small
     for dim in reversed(dims):

@@ -305,6 +305,50 @@ def test_ctrl_c_while_the_program_starts_leaves_no_traceback(module, arguments):
     assert (found.returncode, found.stderr) == (130, "")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a terminal's interrupt")
+@pytest.mark.parametrize("file", ["signature/loader.py", "signature/parser.py"])
+def test_ctrl_c_deep_inside_qts_own_start_neither_aborts_nor_is_lost(file):
+    code = """
+import os, runpy, signal, sys
+
+def watch(frame, event, argument):
+    if frame.f_code.co_filename.endswith(f"shibokensupport/{file}"):
+        sys.settrace(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+file = sys.argv.pop(1)
+sys.path.insert(0, ".")
+sys.settrace(watch)
+runpy.run_path("main.py", run_name="__main__")
+"""
+    found = python("-c", code, file)
+    assert (found.returncode, found.stderr) == (130, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a terminal's interrupt")
+@pytest.mark.parametrize("moment", ["Window.__init__", "Session._connect", "Session.tear_down", "Jobs.close"])
+def test_ctrl_c_while_the_window_is_built_or_taken_apart_ends_well(moment):
+    code = """
+import os, signal, sys
+from viewer import app
+
+def interrupted(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+    result = whole(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGINT)
+    return result
+
+where, name = sys.argv[1].split(".")
+whole = getattr(getattr(app, where), name)
+setattr(getattr(app, where), name, interrupted)
+if name in ("tear_down", "close"):
+    app.Session._begin = lambda session: session.window.close()
+sys.exit(app.launch([]))
+"""
+    found = python("-c", code, moment)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
 def test_neither_torch_nor_matplotlib_is_loaded_before_the_window_shows():
     code = """
 import sys

@@ -92,20 +92,21 @@ def launch(
         Exit code: 0; 1 where a wanted screenshot could not be made.
     """
     request = None if model is None else ModelRequest(model, weights, image_size, device)
-    application = QApplication.instance() or QApplication(["patchreach"])
-    application.setApplicationName("patchreach")
-    application.setApplicationDisplayName("Patchreach")
-    session = Session(application, Start(tuple(files), sample, request, theme, fresh, screenshot))
-    with Uncaught(session.window):
+    with Uncaught() as uncaught:
+        application = QApplication.instance() or QApplication(["patchreach"])
+        application.setApplicationName("patchreach")
+        application.setApplicationDisplayName("Patchreach")
+        session = Session(application, Start(tuple(files), sample, request, theme, fresh, screenshot))
+        uncaught.watch(session.window)
         session.window.show()
         application.exec()
-    code = session.code
-    if not session.tear_down(_PATIENCE_SECONDS):
-        # A native call goes on in the daemon thread.
-        # All is saved, and ending the interpreter around it could crash.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        code = session.code
+        if not session.tear_down(_PATIENCE_SECONDS):
+            # A native call goes on in the daemon thread.
+            # All is saved, and ending the interpreter around it could crash.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
     return code
 
 

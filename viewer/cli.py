@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewer import streams
+from viewer import interrupts, streams
 from viewer.errors import Cancelled, PatchreachError
 from viewer.version import __version__
 
@@ -69,14 +69,17 @@ def _run(arguments: list[str]) -> int:
     command = arguments[0] if arguments else ""
     if command in _COMMANDS:
         options = _COMMANDS[command]().parse_intermixed_args(arguments[1:])
-        return import_module(f"viewer.commands.{command}").run(options)
+        with interrupts.put_off():
+            module = import_module(f"viewer.commands.{command}")
+        return module.run(options)
     return _launch(_window_parser().parse_intermixed_args(arguments))
 
 
 def _launch(options: Namespace) -> int:
-    from viewer.ui.screen import why_no_window
+    with interrupts.put_off():
+        from viewer.ui.screen import why_no_window
 
-    problem = why_no_window()
+        problem = why_no_window()
     if problem:
         from viewer.commands.console import say
 
@@ -86,7 +89,8 @@ def _launch(options: Namespace) -> int:
         from viewer.export.writing import check_target
 
         check_target(Path(options.screenshot), (*options.files, options.model, options.weights))
-    from viewer.app import launch
+    with interrupts.put_off():
+        from viewer.app import launch
 
     return launch(**vars(options))
 
@@ -149,7 +153,10 @@ def _render_parser() -> ArgumentParser:
         help="from 0, or all fused: mean (default), max, min",
     )
     parser.add_argument(
-        "--query", type=_query, metavar="R,C", help="a patch, by default the middle one; or cls, reg1, ..."
+        "--query",
+        type=_query,
+        metavar="R,C",
+        help="a patch, by default the middle one, on the finest grid of any layer; or cls, reg1, ...",
     )
     parser.add_argument(
         "--direction", choices=("from", "to"), default="from", help="what the query attends to, or who to it"

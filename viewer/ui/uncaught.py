@@ -20,24 +20,39 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Uncaught(QObject):
-    """While entered, shows uncaught errors of every thread in the window; SIGINT and SIGTERM close it."""
+    """While entered, shows uncaught errors of every thread in the window; SIGINT and SIGTERM close it.
+
+    It is entered before there is a window, and left after that is taken apart: a signal that Python would
+    raise as an exception in between is lost inside Qt, or leaves half of the window behind.
+    """
 
     told = Signal(str, str)
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._window = window
+        self._ending = False
+        self._watching = False
+        self._closing = QTimer(self, singleShot=True, interval=0)
         self._ticks = QTimer(self)
         self._ticks.timeout.connect(lambda: None)
-        # Through a signal: the error may have happened on another thread.
-        self.told.connect(window.report_bug)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Uncaught:
         self._before = (sys.excepthook, threading.excepthook)
         sys.excepthook = self._report
         threading.excepthook = lambda arguments: self._report(*arguments[:3])
         self._handlers = {number: signal.signal(number, self._close) for number in _ENDING}
+        return self
+
+    def watch(self, window: Window) -> None:
+        """Show errors in this window, and close it when a signal comes or has come."""
+        # Later: a signal comes anywhere in Python code, and a window that closes while it paints is undone.
+        self._closing.timeout.connect(window.close)
+        # Through a signal: the error may have happened on another thread.
+        self.told.connect(window.report_bug)
         self._ticks.start(_TICK_MS)
+        self._watching = True
+        if self._ending:
+            self._closing.start()
 
     def __exit__(self, *_: object) -> None:
         self._ticks.stop()
@@ -46,8 +61,9 @@ class Uncaught(QObject):
             signal.signal(number, before)
 
     def _close(self, *_: object) -> None:
-        # Later: a signal comes anywhere in Python code, and a window that closes while it paints is undone.
-        QTimer.singleShot(0, self._window, self._window.close)
+        self._ending = True
+        if self._watching:
+            self._closing.start()
 
     def _report(self, kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
         details = "".join(traceback.format_exception(kind, error, where))

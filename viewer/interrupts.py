@@ -1,0 +1,35 @@
+"""Ctrl+C where it must not strike: libraries that are being loaded lose it, or take the program down."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Let one Ctrl+C wait until the end, where it is raised; a second one ends the program at once.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At the end, if Ctrl+C was pressed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is interrupted
+        return
+    came = []
+
+    def note(*_: object) -> None:
+        came.append(True)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt

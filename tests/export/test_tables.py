@@ -6,11 +6,13 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
 
 from tests.export.scenes import VERIFIED, make_record
+from tests.state.records import mixed_record
 from viewer.attention.layer import AttentionLayer
 from viewer.attention.layout import TokenLayout
 from viewer.attention.record import AttentionRecord
@@ -64,6 +66,9 @@ def test_json_is_as_documented() -> None:
     assert layer["entropy_nats"] == [pytest.approx(UNIFORM_LN, abs=1e-5)]
     assert layer["prefix_mass"] == [pytest.approx(1 / 197, abs=1e-7)]
     assert layer["verified"] is True
+    assert (layer["grid"], layer["key_grid"], layer["patch_px"]) == ([14, 14], [14, 14], [16.0, 16.0])
+    assert (layer["groups"], layer["how"], layer["note"]) == (1, "query-key", "")
+    assert layer["uniform_distance_px"] == one["uniform_distance_px"]
 
 
 def test_original_protocol_gives_the_published_value() -> None:
@@ -158,3 +163,31 @@ def test_every_row_has_the_reference_of_its_protocol() -> None:
     frame = pyarrow.parquet.read_table(io.BytesIO(tables.encode(entries, "parquet")))
     assert frame["uniform_distance_px"].to_pylist() == expected
     assert frame["mean_distance_px"].to_pylist() == expected
+
+
+def test_layers_that_differ_have_their_own_grid_and_reference() -> None:
+    record = mixed_record()
+    entry = entry_of(record)
+    layers = json.loads(tables.encode([entry], "json"))[0]["layers"]
+    assert [layer["grid"] for layer in layers] == [[8, 8], [8, 8], [8, 8], [4, 4], None, [4, 4]]
+    assert [layer["key_grid"] for layer in layers] == [[8, 8], [8, 8], [2, 2], [4, 4], None, [4, 4]]
+    assert [layer["groups"] for layer in layers] == [4, 4, 1, 1, 1, 1]
+    assert layers[4]["patch_px"] is layers[4]["uniform_distance_px"] is layers[4]["prefix_mass"][0] is None
+    assert layers[4]["mean_distance_px"] == [None]
+    # A window of 4 x 4 patches of 16 px: the mean of |a - b| over all pairs of its places.
+    places = np.stack(np.meshgrid(range(4), range(4)), axis=-1).reshape(-1, 2) * 16.0
+    apart = np.linalg.norm(places[:, None] - places[None], axis=-1).mean()
+    assert layers[0]["uniform_distance_px"] == pytest.approx(apart)
+    assert layers[1]["uniform_distance_px"] < layers[0]["uniform_distance_px"]
+    assert entry["uniform_distance_px"] is None
+    rows = list(csv.DictReader(io.StringIO(tables.encode([entry], "csv").decode())))
+    assert {row["uniform_distance_px"] for row in rows if row["layer"] == "0"} == {
+        str(layers[0]["uniform_distance_px"])
+    }
+    assert [rows[4][name] for name in ("query_rows", "query_columns", "key_rows", "key_columns")] == list(
+        "8822"
+    )
+    lines = tables.encode([entry], "table").decode().splitlines()
+    assert "uniform px" in lines[3]
+    assert lines[4].rstrip().endswith(f"{apart:.2f}    8 x 8  8 x 8")
+    assert tables.encode([entry], "parquet")

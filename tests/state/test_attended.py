@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from tests.state.records import document_of, key_query_record, random_record, record_of, weights_of
+from tests.state.records import (
+    VERIFIED,
+    document_of,
+    key_query_record,
+    mixed_record,
+    random_record,
+    record_of,
+    weights_of,
+)
+from viewer.attention.grouped import GroupedScores
+from viewer.attention.layer import AttentionLayer
+from viewer.attention.layout import TokenLayout
+from viewer.attention.record import AttentionRecord, Provenance
+from viewer.attention.scores import QueryKeyScores
 from viewer.state.attended import attended
 
 
@@ -64,3 +77,80 @@ def test_nothing_before_there_is_what_it_takes():
 def test_a_query_that_is_not_there_is_refused():
     with pytest.raises(LookupError, match="4 rows and 5 columns"):
         attended(document_of(random_record()), (4, 0), "from")
+
+
+def test_keys_of_other_windows_have_no_number():
+    record = mixed_record()
+    found = attended(document_of(record), (2, 5), "from")
+    window = np.zeros((8, 8), bool)
+    window[:4, 4:] = True
+    np.testing.assert_array_equal(np.isfinite(found.maps[0, 0]), window)
+    layer = record.layers[0]
+    token = layer.query_layout.token((2, 5))
+    np.testing.assert_array_equal(found.layers[0], layer.weights(token))
+    for row, column in np.argwhere(window):
+        key = layer.key_layout.token((int(row), int(column)))
+        assert found.maps[0, 1, row, column] == found.layers[0][1, key]
+    assert found.maps[0, 1, window].sum() == pytest.approx(1, abs=1e-5)
+    assert found.peaks[0, 1] == found.maps[0, 1, window].max()
+    # Shifted by two: the window of (2, 5) is rows and columns 2 to 5, whole.
+    window[:] = False
+    window[2:6, 2:6] = True
+    np.testing.assert_array_equal(np.isfinite(found.maps[1, 0]), window)
+
+
+def test_a_mask_keeps_the_ends_of_the_picture_apart():
+    found = attended(document_of(mixed_record()), (0, 7), "from")
+    there = np.zeros((8, 8), bool)
+    there[:2, 6:] = True
+    np.testing.assert_array_equal(np.isfinite(found.maps[1, 0]), there)
+    to = attended(document_of(mixed_record()), (0, 7), "to")
+    np.testing.assert_array_equal(np.isfinite(to.maps[1, 0]), there)
+
+
+def test_a_coarser_layer_is_spread_over_the_patches_under_which_it_lies():
+    record = mixed_record()
+    found = attended(document_of(record), (2, 5), "from")
+    pooled = found.maps_of(record, 2)
+    assert pooled.shape == (2, 2, 2)
+    np.testing.assert_array_equal(found.maps[2, :2], np.kron(pooled, np.ones((1, 4, 4), np.float32)))
+    # Centres at 8, 40, 72, 104 px: the fine patches at 8, 24 (half way, so the one before), 40, ... px.
+    own = found.maps_of(record, 3)[1]
+    under = [0, 0, 1, 1, 2, 2, 3, 3]
+    np.testing.assert_array_equal(found.maps[3, 1], own[np.ix_(under, under)])
+    assert found.peaks[3, 1] == own.max()
+
+
+def test_overlapping_windows_show_the_key_that_can_be_reached():
+    queries = TokenLayout.from_positions(np.array([[4, 4], [4, 12], [4, 20], [4, 28]], np.float32))
+    keys = np.array([[4, 4], [4, 12], [4, 20], [4, 12], [4, 20], [4, 28]], np.float32)
+    keys = TokenLayout.from_positions(keys, repeats=True)
+    scores = GroupedScores(QueryKeyScores(torch.randn(2, 2, 4), torch.randn(2, 3, 4), 0.5), 2)
+    layer = AttentionLayer(0, "halo", "self", scores, queries, keys, VERIFIED)
+    record = AttentionRecord((layer,), (8, 32), Provenance("given"))
+    document = document_of(record)
+    found = attended(document, (0, 3), "from")
+    np.testing.assert_array_equal(found.maps[0, 0, 0, 1:], layer.weights((0, 3))[0, 3:])
+    assert np.isnan(found.maps[0, 0, 0, 0])
+    assert np.isfinite(attended(document, (0, 1), "to").maps).all()
+
+
+def test_layers_without_a_map_say_why():
+    document = document_of(mixed_record())
+    found = attended(document, (2, 5), "from")
+    assert [bool(why) for why in found.blank] == [False] * 4 + [True, False]
+    assert found.blank[4] == "channels attend to channels here, and they have no place on the picture"
+    assert np.isnan(found.maps[4]).all()
+    of_class = attended(document, "cls", "from")
+    assert of_class.blank[0] == "this layer does not have the class token"
+    assert of_class.blank[5] == ""
+    assert np.isfinite(of_class.maps[5]).all()
+    assert np.isfinite(of_class.prefix[5, :, 0]).all()
+    assert np.isnan(of_class.prefix[:4]).all()
+
+
+def test_a_learned_query_has_nobody_to_attend_to_it():
+    record = record_of([weights_of(2, 20)], (4, 5), (), pooling=torch.full((1, 1, 20), 0.05))
+    document = document_of(record)
+    assert attended(document, (0, 0), "from").blank == ("", "")
+    assert "a learned query gathers all patches" in attended(document, (0, 0), "to").blank[1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.state.records import document_of, random_record, record_of, weights_of
+from tests.state.records import document_of, mixed_record, random_record, record_of, weights_of
 from viewer.images.decode import DecodedImage
 from viewer.state.attended import attended
 from viewer.state.display import DisplayValue
@@ -151,3 +151,52 @@ def test_a_record_of_a_bare_tensor_has_a_grey_picture():
     shown = describe(replace(random_record(), seen=None))
     assert shown.seen.shape == (64, 80, 3)
     assert (shown.seen == 128).all()
+
+
+def test_a_layer_of_another_grid_is_shown_on_its_own():
+    selection = SelectionValue(hovered=(2, 5), head=HeadRef(3, 1))
+    shown = describe(mixed_record(), selection, DisplayValue(ring=1))
+    assert shown.title == "Layer 3, head 1: what patch (row 1, column 2 of 4 × 4) attends to"
+    assert (shown.grid, shown.values.shape, shown.patch((2, 5))) == ((4, 4), (4, 4), (1, 2))
+    assert shown.ring == (0, 1, 3, 4)
+    assert "4 rows × 4 columns of patches" in shown.caption
+    # Its centres are 8, 40, 72 and 104 px: 24 px belong to the first or second, 104 and beyond to the last.
+    assert [shown.patch(shown.query_at(y, 127)) for y in (0, 23, 25, 127)] == [(0, 3), (0, 3), (1, 3), (3, 3)]
+
+
+def test_pooled_keys_name_both_grids():
+    selection = SelectionValue(hovered=(2, 5), head=HeadRef(2, 1))
+    shown = describe(mixed_record(), selection)
+    assert (shown.grid, shown.values.shape) == ((8, 8), (2, 2))
+    assert "queries 8 rows × 8 columns, keys 2 rows × 2 columns, counted from 0" in shown.caption
+    to = describe(mixed_record(), replace(selection, direction="to"))
+    assert (to.grid, to.values.shape) == ((2, 2), (8, 8))
+    assert to.title == "Layer 2, head 1: which patches attend to patch (row 0, column 1 of 2 × 2)"
+    assert to.label == "attention weight on patch (0, 1 of 2 × 2)"
+    assert "queries 8 rows × 8 columns, keys 2 rows × 2 columns" in to.caption
+
+
+@pytest.mark.parametrize("head", [HeadRef(0, 1), HeadRef(0, None)])
+def test_what_is_out_of_reach_is_known_as_such(head):
+    shown = describe(mixed_record(), SelectionValue(hovered=(2, 5), head=head))
+    assert shown.unreachable.sum() == 48
+    assert not shown.unreachable[:4, 4:].any()
+    assert shown.caption.endswith("; hatched: not reachable (other window or masked)")
+    assert np.isfinite(shown.vmax)
+    pooled = describe(mixed_record(), SelectionValue(hovered=(2, 5), head=HeadRef(2, 1)))
+    assert pooled.unreachable is None
+    assert "hatched" not in pooled.caption
+
+
+@pytest.mark.parametrize(
+    ("query", "head", "words"),
+    [
+        ((2, 5), HeadRef(4, 0), "no map, channels attend to channels here"),
+        ("cls", HeadRef(0, None), "no map, this layer does not have the class token"),
+    ],
+)
+def test_a_layer_without_a_map_says_why(query, head, words):
+    shown = describe(mixed_record(), SelectionValue(hovered=query, head=head))
+    assert shown.values is None
+    assert shown.blank
+    assert words in shown.title

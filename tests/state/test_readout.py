@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.state.records import document_of, random_record, record_of, weights_of
+from tests.state.records import document_of, mixed_record, random_record, record_of, weights_of
 from viewer.attention.layer import Verdict
 from viewer.state.attended import attended
 from viewer.state.display import DisplayValue
@@ -116,3 +116,38 @@ def test_entropy_and_share_agree_with_the_measures(head):
     pick = slice(None) if head.head is None else head.head
     entropy = np.atleast_1d(measured.mean_entropy()[pick]).mean()
     assert f"(entropy {entropy:.2f} nats)" in say(record, head=head)
+
+
+def test_windows_are_compared_with_uniform_windows():
+    words = say(mixed_record(), query=(2, 5), head=HeadRef(0, 0)).split("\n")
+    assert "97 % of what uniform attention would" in words[0]
+    assert words[1].startswith("Patch (row 2, column 5 of 8 × 8): 16 of 64 patches in reach; ")
+    assert words[1].endswith("most on patch (3, 6 of 8 × 8) with 51 %.")
+    to = say(mixed_record(), query=(2, 5), head=HeadRef(0, 0), direction="to")
+    assert "Of all patches that can reach it, patch (" in to
+
+
+def test_a_layers_own_patch_is_named():
+    words = say(mixed_record(), query=(2, 5), head=HeadRef(3, 0))
+    assert "Patch (row 1, column 2 of 4 × 4): " in words
+    assert "patches in reach" not in words
+
+
+def test_padding_is_called_padding():
+    words = say(mixed_record(), query="cls", head=HeadRef(5, 0))
+    assert words.count("goes to the class token and padding") == 2
+    record = mixed_record()
+    weights = record.layers[5].weights("cls")[0, :3]
+    assert f"{100 * weights.sum():.1f} % goes to the class token and padding, itself included" in words
+
+
+def test_channels_have_no_distance_and_notes_are_told():
+    record = mixed_record()
+    assert say(record, query=(2, 5), head=HeadRef(4, 0)) == (
+        "Layer 4 (channel attention), head 0: channels attend to channels, so there is no distance to "
+        "measure."
+    )
+    noted = replace(record.layers[0], note="weights are shown before the heads were mixed")
+    record = replace(record, layers=(noted, *record.layers[1:]))
+    assert say(record).endswith("Layer 0: weights are shown before the heads were mixed.")
+    assert "No map here: this layer does not have the class token." in say(record, query="cls")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.state.records import document_of, random_record, record_of, weights_of
+from tests.state.records import document_of, mixed_record, random_record, record_of, weights_of
 from viewer.state.attended import attended
 from viewer.state.display import DisplayValue
 from viewer.state.scatter import scatter
@@ -108,3 +108,32 @@ def test_the_dots_are_read_once_for_all_hovers():
     other = scatter(replace(document, measures=document_of(random_record()).measures), None,
                     SelectionValue(), DisplayValue())  # fmt: skip
     assert other.distance is not first.distance
+
+
+def test_layers_are_measured_against_what_they_can_reach():
+    record = mixed_record()
+    shown = describe(record, query=(2, 5))
+    assert shown.layer.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 5, 5, 5]
+    assert np.isnan(shown.uniform).tolist() == [False, False, False, False, True, False]
+    assert shown.uniform[1] < shown.uniform[0] < shown.uniform[3]
+    assert shown.uniform[3] == pytest.approx(shown.uniform[5])
+    document = document_of(record)
+    for dot, (layer, head) in enumerate(zip(shown.layer, shown.head, strict=True)):
+        rows, columns = record.layers[layer].query_layout.grid
+        step = 8 // rows
+        place = (2 // step) * columns + 5 // step
+        own = document.measures.layers[layer].query_distance("renormalized")[head, place]
+        assert shown.query_distance[dot] == own
+    assert shown.query_label == "patch (2, 5 of 8 × 8)"
+    assert len(shown.convolution) == 0
+    assert "differ" in shown.convolution_label
+
+
+def test_a_level_for_each_layer_is_drawn_as_one_line_where_layers_agree():
+    shown = describe(random_record())
+    x, y = shown.steps(np.array([2.0, 2.0, 3.0, np.nan, 3.0]))
+    np.testing.assert_array_equal(x, [-0.6, 1.5, np.nan, 1.5, 2.5, np.nan, 3.5, 4.6])
+    np.testing.assert_array_equal(y, [2, 2, np.nan, 3, 3, np.nan, 3, 3])
+    x, y = shown.steps(shown.uniform)
+    np.testing.assert_allclose(x, [-0.6, 2.6])
+    assert [len(part) for part in shown.steps(np.full(3, np.nan))] == [0, 0]

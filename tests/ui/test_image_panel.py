@@ -38,9 +38,13 @@ def made(qtbot):
     return panel, selection, display, scene, holder
 
 
+def tile(panel, patch):
+    row, column = patch
+    return panel._laid_out(panel._overlay).cells(panel._overlay.asked, (row, column, row + 1, column + 1))
+
+
 def centre(panel, patch):
-    layout = panel._laid_out(panel._overlay)
-    return layout.cells(panel._overlay.asked, (patch[0], patch[1], patch[0] + 1, patch[1] + 1)).center()
+    return tile(panel, patch).center()
 
 
 def chip(panel, name):
@@ -179,7 +183,7 @@ def test_query_and_pins_are_outlined(made):
             selection.add_pin((0, 5))
         else:
             selection.hover(patch)
-        box = panel._laid_out(panel._overlay).cells(panel._overlay.asked, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
+        box = tile(panel, patch)
         middle = slice(int(box.left()) + 3, int(box.right()) - 3)
         edge = pixels(panel)[int(box.top()) - 1 : int(box.top()) + 2, middle].astype(int)
         there = (np.abs(edge - accent).sum(axis=2) < 80).any(axis=0)
@@ -191,7 +195,7 @@ def test_query_and_pins_are_outlined(made):
 def outline(panel, patch):
     """Return how many pixels wide each side of a patch's outline is, colour and white apart."""
     accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])
-    box = panel._laid_out(panel._overlay).cells(panel._overlay.asked, (patch[0], patch[1], patch[0] + 1, patch[1] + 1))
+    box = tile(panel, patch)
     image = pixels(panel).astype(int)
     across = image[int(box.center().y()), int(box.left()) - 6 : int(box.right()) + 7]
     down = image[int(box.top()) - 6 : int(box.bottom()) + 7, int(box.center().x())]

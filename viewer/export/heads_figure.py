@@ -142,7 +142,7 @@ class HeadsPart:
             sheet.fill((*box, self._pitch[0] + gap), palette.mat)
 
     def _draw_hatching(self, sheet: Sheet, x: int, y: int) -> None:
-        """Hatch all cells under the maps, which are clear where a patch is out of reach; say what it means."""
+        """Hatch all cells under the maps, which are clear where a patch is out of reach; say what that is."""
         (down, across), em = self._pitch, self.style.em
         cells = [
             (x + head * across, y + layer * down, self._cell_width, self._cell_height)

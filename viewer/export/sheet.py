@@ -12,7 +12,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from viewer.export.typesetting import DPI, font
-from viewer.state.palette import HATCH_STEP, HATCH_WIDTH
+from viewer.state.palette import HATCH_INK, HATCH_STEP, HATCH_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -206,7 +206,7 @@ class Sheet:
         strokes = PathPatch(
             Path.make_compound_path(*lines),
             facecolor="none",
-            edgecolor=palette.faint,
+            edgecolor=(palette.text, HATCH_INK),
             linewidth=HATCH_WIDTH * self.style.points,
             zorder=depth,
             gid="not reachable",

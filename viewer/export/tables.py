@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from viewer.attention.distance import uniform_distance
+import numpy as np
+
+from viewer.attention.uniform import uniform_layer_distance
 from viewer.errors import ExportError
 from viewer.export import provenance
 from viewer.export.plain import plain
@@ -44,8 +46,8 @@ COLUMNS = (
     Column("device", "string", "where the model ran"),
     Column("input_height_px", "int64", "height of the model's input in pixels"),
     Column("input_width_px", "int64", "width of the model's input in pixels"),
-    Column("grid_rows", "int64", "rows of the patch grid"),
-    Column("grid_columns", "int64", "columns of the patch grid"),
+    Column("grid_rows", "int64", "rows of the patch grid; of the finest, where layers differ"),
+    Column("grid_columns", "int64", "columns of that grid"),
     Column("patch_height_px", "double", "height of a patch in input pixels"),
     Column("patch_width_px", "double", "width of a patch in input pixels"),
     Column("prefix_tokens", "int64", "number of class, distillation and register tokens"),
@@ -57,24 +59,43 @@ COLUMNS = (
     Column(
         "uniform_distance_px",
         "double",
-        "what uniform attention over all tokens would reach under this protocol, in input pixels",
+        "what uniform attention over all that this layer's queries can reach gives, in input pixels",
     ),
     Column("verified", "bool", "whether every layer of the record is verified"),
     Column("layer", "int64", "number of the attention operation in forward order, from 0"),
     Column("name", "string", "module or graph node of the layer"),
-    Column("kind", "string", "self: patches attend to patches; pool: a learned query gathers all tokens"),
+    Column(
+        "kind",
+        "string",
+        "self: patches attend to patches; pool: a learned query gathers all tokens; channel: channels attend",
+    ),
     Column("layer_verified", "bool", "whether this layer is verified"),
+    Column("how", "string", "query-key: weights made from queries and keys; weights: as the model gave them"),
+    Column("note", "string", "what to know of the layer's weights; mostly empty"),
+    Column("groups", "int64", "in how many windows or groups the layer's tokens attend; 1 for all together"),
+    Column("query_rows", "int64", "rows of the grid of this layer's queries; empty without a place"),
+    Column("query_columns", "int64", "columns of that grid"),
+    Column("key_rows", "int64", "rows of the grid of this layer's keys; empty without a place"),
+    Column("key_columns", "int64", "columns of that grid"),
+    Column("query_height_px", "double", "height of a query's patch in input pixels"),
+    Column("query_width_px", "double", "width of a query's patch in input pixels"),
     Column("heads", "int64", "number of heads of the layer"),
     Column("head", "int64", "number of the head, from 0"),
     Column("mean_distance_px", "double", "mean attention distance over patch queries, in input pixels"),
-    Column("mean_distance_patches", "double", "the same in patches"),
+    Column("mean_distance_patches", "double", "the same in patches of this layer's queries"),
     Column("entropy_nats", "double", "mean row entropy over all keys, prefix keys included, in nats"),
-    Column("prefix_mass", "double", "mean attention on prefix keys, 0 to 1"),
+    Column("prefix_mass", "double", "mean attention on prefix keys and on padding, 0 to 1"),
     Column(
         "undefined_queries", "int64", "queries without any attention on patches; renormalized leaves them out"
     ),
 )
 
+_PER_LAYER = ("name", "kind", "how", "note", "groups", "uniform_distance_px", "heads")
+_PAIRS = (
+    (("query_rows", "query_columns"), "grid"),
+    (("key_rows", "key_columns"), "key_grid"),
+    (("query_height_px", "query_width_px"), "patch_px"),
+)
 _PER_HEAD = (
     "mean_distance_px",
     "mean_distance_patches",
@@ -97,6 +118,11 @@ def entry(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol)
         Of the distances.
     """
     found = record.provenance
+    layers = [
+        _layer(layer, measured, protocol)
+        for layer, measured in zip(record.layers, measures.layers, strict=True)
+    ]
+    references = {layer["uniform_distance_px"] for layer in layers} - {None}
     return {
         "image": plain(found.image),
         "model": plain(found.model),
@@ -107,25 +133,35 @@ def entry(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol)
         "patch_px": list(record.patch_px),
         "prefix_tokens": record.prefix_tokens,
         "protocol": protocol,
-        "uniform_distance_px": _numbers([uniform_distance(record.layout, protocol)])[0],
+        # Where layers differ, each has its own.
+        "uniform_distance_px": references.pop() if len(references) == 1 else None,
         "verified": record.verified,
-        "layers": [
-            _layer(layer, measured, protocol)
-            for layer, measured in zip(record.layers, measures.layers, strict=True)
-        ],
+        "layers": layers,
     }
 
 
 def _layer(layer: AttentionLayer, measured: LayerMeasures, protocol: Protocol) -> dict[str, Any]:
+    queries, keys = layer.query_layout, layer.key_layout
+    reference = uniform_layer_distance(layer, protocol)
+    reference = reference[np.isfinite(reference)]
+    # Keys of which none has a place are no prefix tokens.
+    prefix_mass = _numbers(measured.mean_prefix_mass()) if keys.placed else [None] * layer.heads
     return {
         "name": plain(layer.name),
         "kind": layer.kind,
         "verified": layer.verdict.verified,
+        "how": layer.scores.how,
+        "note": plain(layer.note),
+        "groups": layer.scores.groups,
+        "grid": list(queries.grid) if queries.placed else None,
+        "key_grid": list(keys.grid) if keys.placed else None,
+        "patch_px": list(queries.patch_px) if queries.placed else None,
+        "uniform_distance_px": float(reference.mean()) if len(reference) else None,
         "heads": layer.heads,
         "mean_distance_px": _numbers(measured.distance(protocol, "px")),
         "mean_distance_patches": _numbers(measured.distance(protocol, "patches")),
         "entropy_nats": _numbers(measured.mean_entropy()),
-        "prefix_mass": _numbers(measured.mean_prefix_mass()),
+        "prefix_mass": prefix_mass,
         "undefined_queries": [int(count) for count in measured.undefined_rows()],
     }
 
@@ -138,13 +174,15 @@ def rows(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield one row per image, layer and head, with the keys of `COLUMNS`."""
     for found in entries:
         common = {key: found[key] for key in ("image", "model", "backend", "device", "prefix_tokens")}
-        common |= {key: found[key] for key in ("protocol", "uniform_distance_px", "verified")}
+        common |= {key: found[key] for key in ("protocol", "verified")}
         common |= dict(zip(("input_height_px", "input_width_px"), found["input_size"], strict=True))
         common |= dict(zip(("grid_rows", "grid_columns"), found["grid"], strict=True))
         common |= dict(zip(("patch_height_px", "patch_width_px"), found["patch_px"], strict=True))
         for index, layer in enumerate(found["layers"]):
             of_layer = {"layer": index, "layer_verified": layer["verified"]}
-            of_layer |= {key: layer[key] for key in ("name", "kind", "heads")}
+            of_layer |= {key: layer[key] for key in _PER_LAYER}
+            for names, key in _PAIRS:
+                of_layer |= dict(zip(names, layer[key] or (None, None), strict=True))
             for head in range(layer["heads"]):
                 of_head = {"head": head, **{key: layer[key][head] for key in _PER_HEAD}}
                 row = common | of_layer | of_head

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _HEADINGS = ("layer", "name", "kind", "head", "distance px", "patches", "entropy nats", "prefix mass", "")
-_WORDS = {1, 2, 8}  # columns that are set to the left
+_OWN = ("uniform px", "queries", "keys")  # after them where layers differ in what they can reach
+_WORDS = {"name", "kind", ""}  # columns that are set to the left
 
 
 def text_table(found: dict[str, Any]) -> str:
@@ -17,20 +18,24 @@ def text_table(found: dict[str, Any]) -> str:
     found
         As `viewer.export.tables.entry` makes it.
     """
-    lines = [_HEADINGS, *_lines(found)]
+    own = _OWN if found["uniform_distance_px"] is None else ()
+    headings = (*_HEADINGS[:-1], *own, _HEADINGS[-1])
+    lines = [headings, *_lines(found, bool(own))]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     body = [
         "  ".join(
-            cell.ljust(width) if i in _WORDS else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(width) if heading in _WORDS else cell.rjust(width)
+            for heading, cell, width in zip(headings, line, widths, strict=True)
         ).rstrip()
         for line in lines
     ]
     return "\n".join([*_preface(found), *body, ""])
 
 
-def _lines(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+def _lines(found: dict[str, Any], own: bool) -> Iterator[tuple[str, ...]]:
     for index, layer in enumerate(found["layers"]):
+        grids = [f"{grid[0]} x {grid[1]}" if grid else "-" for grid in (layer["grid"], layer["key_grid"])]
+        of_layer = (_digits(layer["uniform_distance_px"], 2), *grids) if own else ()
         for head in range(layer["heads"]):
             yield (
                 str(index),
@@ -41,6 +46,7 @@ def _lines(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
                 _digits(layer["mean_distance_patches"][head], 3),
                 _digits(layer["entropy_nats"][head], 4),
                 _digits(layer["prefix_mass"][head], 4),
+                *of_layer,
                 "" if layer["verified"] else "not verified",
             )
 
@@ -48,7 +54,10 @@ def _lines(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 def _preface(found: dict[str, Any]) -> list[str]:
     (height, width), (down, across) = found["input_size"], found["patch_px"]
     grid, prefix, protocol = tuple(found["grid"]), found["prefix_tokens"], found["protocol"]
-    uniform = _digits(found["uniform_distance_px"], 2)
+    uniform = found["uniform_distance_px"]
+    reference = "uniform px: what uniform attention would reach in that layer"
+    if uniform is not None:
+        reference = f"uniform attention would reach {_digits(uniform, 2)} px"
     verified = "verified" if found["verified"] else "not verified"
     tokens = "1 prefix token" if prefix == 1 else f"{prefix} prefix tokens"
     return [
@@ -56,7 +65,7 @@ def _preface(found: dict[str, Any]) -> list[str]:
         f"{found['model']}, {found['backend']} on {found['device']}, input {height} x {width} px "
         f"(height x width), {grid[0]} rows x {grid[1]} columns of patches of "
         f"{down:g} x {across:g} px, {tokens}, {verified}",
-        f"distances by protocol {protocol}; uniform attention would reach {uniform} px",
+        f"distances by protocol {protocol}; {reference}",
     ]
 
 

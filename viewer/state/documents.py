@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from viewer.backends.model import Model
     from viewer.images.decode import DecodedImage
 
-Status = Literal["waiting", "running", "measuring", "done", "failed"]
+Status = Literal["waiting", "running", "measuring", "done", "resting", "failed"]
+
+RECORD_BYTES = 2 << 30
+"""What the records of all open pictures may take together, in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,8 @@ class ImageDocument:
     image
         The decoded picture.
     status
-        How far the work on it is; `record` is there from "measuring" on, `measures` when "done".
+        How far the work on it is; `record` is there from "measuring" on, `measures` when "done". "resting"
+        pictures have no record for want of memory: the model looks at them (again) when they are shown.
     problem
         Why it failed, in a sentence.
     """
@@ -43,6 +47,14 @@ class ImageDocument:
 class Documents:
     """Open pictures in the order of the film strip, the current one, and the model.
 
+    Records are kept within a budget: those of the pictures that were shown or made last, and always the one
+    of the current picture.
+
+    Parameters
+    ----------
+    record_bytes
+        The budget.
+
     Signals
     -------
     changed
@@ -57,7 +69,9 @@ class Documents:
     current_changed = Signal(object)
     model_changed = Signal(object)
 
-    def __init__(self) -> None:
+    def __init__(self, record_bytes: int = RECORD_BYTES) -> None:
+        self._record_bytes = record_bytes
+        self._held: dict[int, int] = {}  # bytes of each record, the one last used at the end
         self._documents: dict[int, ImageDocument] = {}
         self._current: int | None = None
         self._model: Model | None = None
@@ -78,6 +92,16 @@ class Documents:
         """The document the views show."""
         return None if self._current is None else self._documents.get(self._current)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more record, as large as the largest so far, is within the budget."""
+        return sum(self._held.values()) + max(self._held.values(), default=0) <= self._record_bytes
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Memory that the decoded pictures take, in bytes."""
+        return sum(document.image.pixels.nbytes for document in self._documents.values())
+
     def get(self, key: int) -> ImageDocument | None:
         """Return a document, or None if it was closed."""
         return self._documents.get(key)
@@ -85,6 +109,7 @@ class Documents:
     def set_model(self, model: Model | None) -> None:
         """Take another model; every document waits for it."""
         self._model = model
+        self._held.clear()
         for key, document in self._documents.items():
             self._documents[key] = ImageDocument(key, document.image)
             self.changed.emit(key)
@@ -106,14 +131,29 @@ class Documents:
         if key not in self._documents:
             return
         self._documents[key] = replace(self._documents[key], **changes)
+        record = changes.get("record")
+        if record is not None:
+            self._hold(key, record.nbytes)
         self.changed.emit(key)
         if key == self._current:
             self.current_changed.emit(self.current)
+
+    def _hold(self, key: int, size: int) -> None:
+        """Reckon with a new record, and let those go that were not used for longest."""
+        self._held.pop(key, None)
+        self._held[key] = size
+        for other in list(self._held):
+            if other not in (key, self._current) and sum(self._held.values()) > self._record_bytes:
+                del self._held[other]
+                self._documents[other] = ImageDocument(other, self._documents[other].image, "resting")
+                self.changed.emit(other)
 
     def show(self, key: int) -> None:
         """Make a document the current one."""
         if key in self._documents and key != self._current:
             self._current = key
+            if key in self._held:
+                self._held[key] = self._held.pop(key)
             self.current_changed.emit(self.current)
 
     def close(self, key: int) -> None:
@@ -123,6 +163,7 @@ class Documents:
             return
         place = keys.index(key)
         del self._documents[key]
+        self._held.pop(key, None)
         self.changed.emit(key)
         if key == self._current:
             rest = list(self._documents)

@@ -96,7 +96,9 @@ _TALK = Palette(
 VEIL = 0.5
 """Opacity of what is laid over a picture under hatching."""
 HATCH_STEP, HATCH_WIDTH = 0.55, 0.08
-"""Distance, along the horizontal, and width of the lines of hatching, in ems."""
+"""Distance along the horizontal, and width of the lines of hatching, in ems."""
+HATCH_INK = 0.6
+"""Opacity of those lines, which have the colour of text: it shows on all that is veiled."""
 
 
 def palette(theme: Theme) -> Palette:

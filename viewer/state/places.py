@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
     from viewer.state.selection import Direction, Query
 
-UNREACHABLE = "not reachable: other window or masked"
+UNREACHABLE = "not reachable (other window or masked)"
 """What hatching means, in a legend."""
 
 

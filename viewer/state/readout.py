@@ -93,7 +93,7 @@ def _of_query(
     shown = selection.shown
     layer = record.layers[shown.layer]
     if found.blank[layer.index]:
-        return f"No map here: {found.blank[layer.index]}."
+        return "" if layer.kind == "channel" else f"No map here: {found.blank[layer.index]}."
     weights = fused(found.maps_of(record, layer.index), shown, selection.fusion)
     there = np.isfinite(weights)
     if not there.any():
@@ -105,21 +105,31 @@ def _of_query(
     reached = "" if there.all() else f"{np.count_nonzero(there)} of {there.size} patches in reach; "
     asked = _asked(record, layer, found)
     if found.direction == "to":
-        return f"Of all patches{' that can' if reached else ''}, {strongest} attends most to {asked}."
+        which = "Of all patches that can reach it" if reached else "Of all patches"
+        return f"{which}, {strongest} attends most to {asked}."
     if layer.kind == "pool":
         return f"{asked_words(found.query, 'from', True).capitalize()} most: {strongest}."
-    heads = _pick(selection)
-    rows = np.nan_to_num(found.layers[shown.layer][heads]).astype(np.float64)
+    numbers = _row_numbers(document, layer, found, selection, display)
+    return f"{asked[0].upper()}{asked[1:]}: {reached}{numbers}, most on {strongest}."
+
+
+def _row_numbers(
+    document: ImageDocument,
+    layer: AttentionLayer,
+    found: Attended,
+    selection: SelectionValue,
+    display: DisplayValue,
+) -> str:
+    """Say distance, prefix mass and spread of one query, means over the shown heads."""
+    rows = np.nan_to_num(found.layers[layer.index][_pick(selection)]).astype(np.float64)
     entropy = float(-(rows * np.log(np.maximum(rows, 1e-30))).sum(axis=1).mean())
-    distance = _query_distance(document, layer, found, selection, display)
-    far = (
-        ""
-        if distance is None
-        else f"{_far(*distance[:2], display)} away, {_share(distance[0], distance[2])}; "
-    )
     mass = float(rows[:, layer.key_layout.prefix_tokens].sum(axis=1).mean())
-    spread = f"spread as over {_count(np.exp(entropy))} tokens, most on {strongest}"
-    return f"{asked[0].upper()}{asked[1:]}: {far}{_prefix(layer, mass, found.query)}{reached}{spread}."
+    distance = _query_distance(document, layer, found, selection, display)
+    far = ""
+    if distance is not None:
+        px, patches, uniform = distance
+        far = f"{_far(px, patches, display)} away, {_share(px, uniform)}; "
+    return f"{far}{_prefix(layer, mass, found.query)}spread as over {_count(np.exp(entropy))} tokens"
 
 
 def _asked(record: AttentionRecord, layer: AttentionLayer, found: Attended) -> str:
@@ -161,7 +171,8 @@ def _warnings(
 ) -> str:
     layer = record.layers[selection.shown.layer]
     words = []
-    if document.measures is not None and display.protocol == "renormalized":
+    measurable = layer.query_layout.placed and layer.key_layout.placed
+    if document.measures is not None and measurable and display.protocol == "renormalized":
         undefined = document.measures.layers[layer.index].undefined_rows()
         head = selection.shown.head
         rows = int(undefined.sum() if head is None else undefined[head])

@@ -93,7 +93,7 @@ class Scatter:
         for layer, level in enumerate(levels.tolist()):
             left = layer - (0.6 if layer == 0 else 0.5)
             right = layer + (0.6 if layer == len(levels) - 1 else 0.5)
-            if y and np.isclose(y[-1], level, rtol=1e-9):
+            if layer and np.isclose(levels[layer - 1], level, rtol=1e-9):
                 x[-1] = right
             elif np.isfinite(level):
                 x += [np.nan, left, right] if x else [left, right]

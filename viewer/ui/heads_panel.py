@@ -238,8 +238,9 @@ class AtlasCanvas(QWidget):
                 row = layout.box(HeadRef(layer, None))
                 painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), QColor(self._palette.mat))
             if self._heads is not None and self._heads.hatched:
-                # The maps are clear where a patch is out of reach.
-                hatch(painter, [layout.box(head) for head in layout.every_head()], self._palette)
+                # The maps are clear where a patch is out of reach; at their edges nothing may look out.
+                cells = [layout.box(head).adjusted(0, 0, -1, -1) for head in layout.every_head()]
+                hatch(painter, cells, self._palette)
             self._paint_numbers(painter, layout, shown)
             painter.end()
             self._ground = (shown, pixmap)
@@ -378,9 +379,8 @@ class _Legend(QWidget):
         """Say what hatching means."""
         line = metrics.height()
         swatch = QRectF(0.6 * line, top, 1.6 * line, 0.8 * line)
-        words = metrics.elidedText(
-            UNREACHABLE, Qt.TextElideMode.ElideRight, self.width() - swatch.right() - 0.8 * line
-        )
+        room = self.width() - swatch.right() - 0.8 * line
+        words = UNREACHABLE if metrics.horizontalAdvance(UNREACHABLE) <= room else "not reachable"
         spare = self.width() - 1.2 * line - swatch.width() - 0.4 * line - metrics.horizontalAdvance(words)
         swatch.translate(max(spare / 2, 0.0), 0.0)
         hatch(painter, [swatch], self._palette)

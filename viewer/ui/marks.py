@@ -10,7 +10,7 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPainterPath, QPen
 
 from viewer.state.colormaps import LEVELS, lut
-from viewer.state.palette import HATCH_STEP, HATCH_WIDTH
+from viewer.state.palette import HATCH_INK, HATCH_STEP, HATCH_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,9 @@ def hatch(painter: QPainter, boxes: Sequence[QRectF], palette: Palette, veil: fl
     under.setAlphaF(veil)
     painter.fillRect(whole, under)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(palette.faint), HATCH_WIDTH * em))
+    ink = QColor(palette.text)
+    ink.setAlphaF(HATCH_INK)
+    painter.setPen(QPen(ink, HATCH_WIDTH * em))
     # Lines of all boxes belong to one raster, so that neighbours do not show a seam.
     first = math.floor((whole.left() + whole.top()) / step)
     last = math.ceil((whole.right() + whole.bottom()) / step)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 
 from viewer.state.selection import HeadRef
 from viewer.ui.marks import font
@@ -53,8 +53,8 @@ class ScatterPlot(pg.PlotWidget):
         plot.hideButtons()
         plot.setMouseEnabled(x=False, y=False)
         plot.getViewBox().disableAutoRange()
-        self._uniform = pg.PlotCurveItem(connect="finite")
-        self._uniform_query = pg.PlotCurveItem(connect="finite")
+        self._uniform = pg.PlotCurveItem(connect="finite", antialias=True)
+        self._uniform_query = pg.PlotCurveItem(connect="finite", antialias=True)
         self._convolution = pg.PlotCurveItem()
         self._heads = pg.ScatterPlotItem(pxMode=True)
         self._query = QueryMarks()
@@ -94,16 +94,20 @@ class ScatterPlot(pg.PlotWidget):
         self.getPlotItem().setContentsMargins(0, palette.points, palette.points, 0)
         self.setLabel("bottom", "layer", color=palette.text, **{"font-size": f"{palette.points}pt"})
         self._label_distance()
-        self._uniform.setPen(pg.mkPen(palette.uniform, width=1.5, style=Qt.PenStyle.DashLine))
-        self._uniform_query.setPen(pg.mkPen(palette.query, width=1.0, style=Qt.PenStyle.DotLine))
-        self._convolution.setPen(pg.mkPen(palette.convolution, width=1.5, style=Qt.PenStyle.DashDotLine))
-        self._query.dress(palette.query, 0.9 * self.dot_size)
+        self._uniform.setPen(self._pen(palette.uniform, 1.5, Qt.PenStyle.DashLine))
+        self._uniform_query.setPen(self._pen(palette.query, 1.0, Qt.PenStyle.DotLine))
+        self._convolution.setPen(self._pen(palette.convolution, 1.5, Qt.PenStyle.DashDotLine))
+        self._query.dress(self._pen(palette.query, 1.3), 0.9 * self.dot_size)
         self._name.setFont(type_)
         self._name.setColor(palette.text)
         self._name.fill = pg.mkBrush(palette.ground)
         self._name.border = pg.mkPen(palette.faint)
         scatter, self._scatter = self._scatter, None
         self.tell(scatter)
+
+    def _pen(self, colour: str, width: float, style: Qt.PenStyle = Qt.PenStyle.SolidLine) -> QPen:
+        """Return a pen as wide as `width` pixels of the window: pyqtgraph counts the screen's, finer ones."""
+        return pg.mkPen(colour, width=width * self.devicePixelRatioF(), style=style)
 
     @property
     def dot_size(self) -> float:
@@ -145,7 +149,7 @@ class ScatterPlot(pg.PlotWidget):
         for mass in scatter.prefix_mass:
             dot.setAlphaF(max(1.0 - float(mass), _FAINTEST))
             brushes.append(pg.mkBrush(QColor(dot)))
-        pen = pg.mkPen(self._palette.dot, width=1)
+        pen = self._pen(self._palette.dot, 1.0)
         self._heads.setData(
             x=self._x, y=scatter.distance, size=self.dot_size, brush=brushes, pen=[pen] * len(brushes)
         )
@@ -173,7 +177,7 @@ class ScatterPlot(pg.PlotWidget):
             y=scatter.distance[picked],
             size=1.7 * self.dot_size,
             brush=None,
-            pen=pg.mkPen(self._palette.accent, width=2),
+            pen=self._pen(self._palette.accent, 2.0),
         )
         # Elsewhere the read-out names the head: here the words would only hide dots.
         self._name.setVisible(self._under_mouse == scatter.shown and bool(picked.any()))
@@ -252,6 +256,12 @@ class ScatterPlot(pg.PlotWidget):
         self._point(None)
         super().leaveEvent(event)
 
+    def event(self, event: QEvent) -> bool:
+        """Take other pens on a screen with finer or coarser pixels."""
+        if event.type() == QEvent.Type.DevicePixelRatioChange:
+            self.set_theme(self._palette)
+        return super().event(event)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Find anew how many layer numbers fit."""
         super().resizeEvent(event)
@@ -275,9 +285,9 @@ class QueryMarks(pg.GraphicsObject):
         self._pen = pg.mkPen("k")
         self._half = 3.0
 
-    def dress(self, colour: str, size: float) -> None:
-        """Take a colour and a diameter in pixels."""
-        self._pen = pg.mkPen(colour, width=1.3)
+    def dress(self, pen: QPen, size: float) -> None:
+        """Take a pen and a diameter in pixels."""
+        self._pen = pen
         self._half = size / 2
         self.update()
 

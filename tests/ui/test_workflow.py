@@ -141,3 +141,38 @@ def test_a_bug_while_a_picture_is_worked_on_marks_only_that_picture(
     [sentence] = opened.window.messages.texts
     assert "because of an error in Patchreach" in sentence
     assert "IndexError" in capsys.readouterr().err
+
+
+def test_pictures_beyond_the_memory_for_records_rest_and_are_looked_at_when_shown(opened, qtbot, pictures):
+    documents = opened.documents
+    size = documents.current.record.nbytes
+    documents._record_bytes = 2 * size
+    looked_at = []
+    documents.changed.connect(
+        lambda key: looked_at.append(key) if documents.get(key).status == "running" else None
+    )
+    opened.workflow.open_paths(pictures(5, "more"))
+    settle(qtbot, opened)
+    # The first of the drop is shown; for the others there is no room, and no work is done in vain.
+    assert statuses(opened) == ["done", "done", "resting", "resting", "resting", "resting"]
+    assert len(looked_at) == 1
+    last = documents.all[-1]
+    opened.window.film_strip.setCurrentRow(5)
+    assert documents.current.key == last.key
+    settle(qtbot, opened)
+    assert documents.current.status == "done"
+    assert opened.scene.value.overlay is not None
+    assert statuses(opened) == ["resting", "done", "resting", "resting", "resting", "done"]
+    held = sum(document.record.nbytes for document in documents.all if document.record)
+    assert held <= 2 * size
+
+
+def test_pictures_beyond_the_memory_for_pixels_are_refused_in_a_sentence(
+    opened, qtbot, pictures, monkeypatch
+):
+    taken = opened.documents.pixel_bytes
+    monkeypatch.setattr("viewer.ui.workflow._MOST_PIXEL_BYTES", taken + 200 * 180 * 3)
+    opened.workflow.open_paths(pictures(2, "more"))
+    settle(qtbot, opened)
+    assert [document.image.name for document in opened.documents.all] == ["picture 0.png", "picture 0.png"]
+    assert opened.window.messages.texts[0].startswith("picture 1.png was not opened: the open pictures fill")

@@ -32,6 +32,7 @@ _STATUS = {
     "running": "running…",
     "measuring": "measuring…",
     "done": "",
+    "resting": "click to see",
     "failed": "",
 }
 

@@ -28,6 +28,7 @@ Restore = Callable[[Path], object | None]
 SAMPLE = ModelRequest("sample")
 _WHOLE_MODELS = {".onnx", ".pt2"}
 _MOST_OF_A_FOLDER = 64
+_MOST_PIXEL_BYTES = 4 << 30
 _AGAIN = "Double-click it in the film strip to try again."
 
 
@@ -88,6 +89,7 @@ class Workflow(QObject):
         self._wanted: ModelRequest | None = None
         self._sample_failed = False
         jobs.free.connect(self._next)
+        documents.current_changed.connect(self._wake)
 
     # What a person asks for
 
@@ -190,9 +192,20 @@ class Workflow(QObject):
         elif self._sources:
             self._start_source(self._sources.popleft())
         else:
-            waiting = next(filter(self._startable, self._documents.all), None)
-            if waiting is not None:
-                self._start(waiting)
+            self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Go on with a picture that is not on the screen, or let it rest where its record has no room."""
+        for document in filter(self._startable, self._documents.all):
+            if document.record is not None or self._documents.has_room:
+                self._start(document)
+                return
+            self._documents.update(document.key, status="resting")
+
+    def _wake(self, shown: ImageDocument | None) -> None:
+        if shown is not None and shown.status == "resting":
+            self._documents.update(shown.key, status="waiting")
+            self._next()
 
     def _startable(self, document: ImageDocument) -> bool:
         if document.status in ("running", "measuring"):
@@ -253,6 +266,12 @@ class Workflow(QObject):
         def done(image: DecodedImage | Figure) -> None:
             if isinstance(image, Figure):
                 self.figure_given.emit(image.shown)
+                return
+            if self._documents.pixel_bytes + image.pixels.nbytes > _MOST_PIXEL_BYTES:
+                self.said.emit(
+                    f"{source.name} was not opened: the open pictures fill the "
+                    f"{_MOST_PIXEL_BYTES >> 30} GB of memory there is for them. Close some first."
+                )
                 return
             document = self._documents.add(image)
             if source.first:

@@ -167,7 +167,7 @@ def _configuration(folder: Path, name: str) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelFileError(
-            name, "is a folder without config.json, as transformers saves models (`save_pretrained`)"
+            name, "is a folder, not a checkpoint, and without the config.json of a transformers model"
         )
     try:
         told = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size < _LARGEST else None

@@ -81,7 +81,7 @@ def _exported(path: Path, image_size: ImageSize) -> tuple[nn.Module, tuple[int, 
 
 
 def _scripted(path: Path, image_size: ImageSize) -> tuple[nn.Module, tuple[int, int]]:
-    size = recorded_size(path)
+    program, size = ScriptedProgram(path), recorded_size(path)
     if size is None:
         if image_size is None or isinstance(image_size, str):
             raise InputError(
@@ -89,4 +89,4 @@ def _scripted(path: Path, image_size: ImageSize) -> tuple[nn.Module, tuple[int, 
                 "--image-size 224, or --image-size 384x512 for height and width."
             )
         size = (image_size, image_size) if isinstance(image_size, int) else image_size
-    return ScriptedProgram(path), size
+    return program, size

@@ -22,14 +22,34 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from viewer.backends.plain_operators import is_plain
 from viewer.backends.program_errors import Refused, stopped
-from viewer.errors import Cancelled
 
 # What runs while a program is loaded or called; and objects that other libraries define.
 _FORBIDDEN = (b"__setstate__", b"__getstate__", b"torch.classes", b"_hooks__", b"__del__")
 _LARGEST_CODE = 1 << 26  # bytes
+
+
+class _Keeping(TorchDispatchMode):
+    """Keeps what stops an operation, as the interpreter turns it into an error that does not say it."""
+
+    error: Exception | None = None
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401
+        types: object,
+        args: tuple = (),
+        kwargs: dict | None = None,
+    ) -> object:
+        """Run an operation."""
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception as error:
+            self.error = self.error or error
+            raise
 
 
 class ScriptedProgram(nn.Module):
@@ -61,13 +81,14 @@ class ScriptedProgram(nn.Module):
         InputError
             If it can't take a picture of that size.
         """
-        try:
-            return self._program(picture)
-        except RuntimeError as error:
-            # The interpreter turns whatever stops it into an error of its own.
-            if str(error).rstrip().endswith("Cancelled: cancelled"):
-                raise Cancelled from error
-            raise stopped(self._file, picture, error) from error
+        with _Keeping() as kept:
+            try:
+                return self._program(picture)
+            except (RuntimeError, torch.jit.Error) as error:
+                cause = kept.error or error
+                if not isinstance(cause, (RuntimeError, torch.jit.Error)):
+                    raise cause from None
+                raise stopped(self._file, picture, cause) from error
 
     def named_parameters(self, *args: object, **kwargs: object) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the program's parameters."""

@@ -14,6 +14,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QObject, Qt, QTi
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication
 
+from viewer.errors import Cancelled, PatchreachError
 from viewer.state import preferences as settings
 from viewer.state.display import Display
 from viewer.state.documents import Documents
@@ -23,7 +24,7 @@ from viewer.state.preferences import Preferences
 from viewer.state.requests import FigureRequest, ModelRequest, TableRequest
 from viewer.state.scene import Scene
 from viewer.state.selection import HeadRef, Selection
-from viewer.ui.jobs import Jobs, Request
+from viewer.ui.jobs import Bug, Jobs, Request
 from viewer.ui.theme import apply_theme
 from viewer.ui.uncaught import Uncaught
 from viewer.ui.window import Window
@@ -246,8 +247,10 @@ class Session(QObject):
     def _exported(self, path: Path) -> None:
         self.window.say(f"Saved {path}.", passing=True)
 
-    def _say(self, error: Exception) -> None:
-        self.window.say(str(error))
+    def _say(self, error: PatchreachError) -> None:
+        # Who cancelled knows, and of a bug the window tells with its details.
+        if not isinstance(error, Cancelled | Bug):
+            self.window.say(str(error))
 
     # What follows by itself
 

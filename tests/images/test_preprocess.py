@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from timm.data import create_transform
 
 from tests.images.pictures import noise
 from viewer import open_image
+from viewer.errors import InputError
 from viewer.images import preprocess
 from viewer.images.preprocess import Preprocessing, prepare, whole_size
 from viewer.images.samples import SAMPLES
@@ -238,3 +240,9 @@ def test_unknown_names_are_refused():
         prepare(image, Preprocessing((8, 8), interpolation="cubic"))
     with pytest.raises(ValueError, match="crop mode 'fit' is none of center"):
         prepare(image, Preprocessing((8, 8), crop_mode="fit"))
+
+
+def test_inputs_that_would_take_all_memory_are_refused():
+    assert Preprocessing((4096, 4096)).size == (4096, 4096)
+    with pytest.raises(InputError, match="99984 x 99984 pixels is too large; the limit"):
+        replace(Preprocessing((224, 224)), size=(99984, 99984))

@@ -295,6 +295,12 @@ def test_pasting_nothing_usable_says_so(opened):
     assert opened.window.messages.texts == ("The clipboard holds no picture and no file.",)
 
 
+def test_pasting_from_an_empty_clipboard_says_so(opened):
+    QGuiApplication.clipboard().clear()
+    opened.window.paste()
+    assert opened.window.messages.texts == ("The clipboard holds no picture and no file.",)
+
+
 def test_a_model_is_read_from_text_only_if_every_line_is_a_file(tmp_path):
     there = tmp_path / "a.png"
     there.write_bytes(b"x")

@@ -385,6 +385,17 @@ def test_a_size_the_model_cannot_take_leaves_everything_as_it_was(opened, qtbot)
     assert len(opened.window.messages.texts) == 1
 
 
+def test_a_size_no_memory_can_hold_is_refused_in_the_dialog(opened):
+    opened.window.choose_preprocessing()
+    dialog = opened.window.findChild(PreprocessingDialog)
+    dialog.height_box.setValue(8192)
+    dialog.width_box.setValue(8192)
+    dialog.accept()
+    assert dialog.isVisible()
+    assert any("8192 x 8192 pixels is too large" in label.text() for label in dialog.findChildren(QLabel))
+    dialog.reject()
+
+
 def test_help_lists_every_key_of_the_menus(opened):
     press(opened, Qt.Key.Key_F1)
     dialog = opened.window.findChild(HelpDialog)

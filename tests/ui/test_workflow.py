@@ -176,3 +176,19 @@ def test_pictures_beyond_the_memory_for_pixels_are_refused_in_a_sentence(
     settle(qtbot, opened)
     assert [document.image.name for document in opened.documents.all] == ["picture 0.png", "picture 0.png"]
     assert opened.window.messages.texts[0].startswith("picture 1.png was not opened: the open pictures fill")
+
+
+def test_a_figure_whose_making_is_cancelled_or_fails_is_told_of_at_most_once(opened, qtbot, monkeypatch):
+    def cancelled(scene, request):
+        opened.jobs.cancel()
+        return b""
+
+    monkeypatch.setattr("viewer.export.figure.draw", cancelled)
+    opened.copy("overlay")
+    settle(qtbot, opened)
+    assert opened.window.messages.texts == ()
+    monkeypatch.setattr("viewer.export.figure.draw", lambda scene, request: 1 / 0)
+    opened.copy("overlay")
+    settle(qtbot, opened)
+    [text] = opened.window.messages.texts
+    assert text.startswith("Copying the figure failed because of an error in Patchreach; nothing")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from PIL import Image
 
+from viewer.errors import InputError
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -31,6 +33,9 @@ INTERPOLATIONS = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 """The names timm uses, and Pillow's filters of the same name."""
+
+MAX_INPUT_PIXELS = 4096 * 4096
+"""Larger inputs are refused: a model would run for hours, and take all memory long before its end."""
 
 # Above this the resized picture is not made whole just to cut a small square from it (a 1 x 65,535 strip
 # would take 10 GB); only the part that is kept is computed, which can differ by two of 255 steps.
@@ -61,6 +66,11 @@ class Preprocessing:
         "NCHW" or "NHWC".
     assumed
         What of this was not told by the model but assumed, as a sentence; empty if nothing was.
+
+    Raises
+    ------
+    InputError
+        If `size` has more than `MAX_INPUT_PIXELS`.
     """
 
     size: tuple[int, int]
@@ -72,6 +82,13 @@ class Preprocessing:
     value_range: tuple[float, float] = (0.0, 1.0)
     layout: Literal["NCHW", "NHWC"] = "NCHW"
     assumed: str = ""
+
+    def __post_init__(self) -> None:
+        if self.size[0] * self.size[1] > MAX_INPUT_PIXELS:
+            raise InputError(
+                f"An input of {self.size[0]} x {self.size[1]} pixels is too large; "
+                f"the limit is {MAX_INPUT_PIXELS / 1e6:.1f} megapixels, such as 4096 x 4096."
+            )
 
 
 @dataclass(frozen=True, eq=False)

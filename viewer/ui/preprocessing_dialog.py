@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from viewer.errors import InputError
 from viewer.images.preprocess import INTERPOLATIONS, CropMode
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class PreprocessingDialog(QDialog):
             else "As the model's own configuration says. All pictures run again after a change."
         )
         about.setWordWrap(True)
+        self._about = about
         column.addWidget(about)
         column.addLayout(form)
         column.addWidget(buttons)
@@ -129,8 +131,13 @@ class PreprocessingDialog(QDialog):
         )
 
     def accept(self) -> None:
-        """Ask for it."""
-        self.chosen.emit(self.value)
+        """Ask for it, or say why it can't be."""
+        try:
+            value = self.value
+        except InputError as error:
+            self._about.setText(str(error))
+            return
+        self.chosen.emit(value)
         super().accept()
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
@@ -266,7 +266,8 @@ class Window(QMainWindow):
 
     def paste(self) -> None:
         """Open what the clipboard holds."""
-        found = drops.read(QGuiApplication.clipboard().mimeData())
+        # There is none where the clipboard is empty on some systems, or its owner does not answer.
+        found = drops.read(QGuiApplication.clipboard().mimeData() or QMimeData())
         if not found:
             self.say("The clipboard holds no picture and no file.")
         self._take(found, "pasted picture")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor
 
 import torch
 from torch import Tensor
@@ -81,6 +82,14 @@ def _expand(companion: Tensor, shape: Sequence[int]) -> Tensor:
     return companion.expand(tuple(shape))
 
 
+def filled(companion: Tensor, other: Tensor) -> Tensor:
+    """Return a companion with places of another of the same shape where it has none."""
+    missing = shrink(companion).real.isnan()
+    if not bool(missing.any()):
+        return companion
+    return torch.where(missing, shrink(other), shrink(companion)).expand(companion.shape)
+
+
 def mean_place(companion: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
     """Return the mean place along some dimensions; what has no place has no say unless nothing has."""
     dims = sorted(dim % companion.ndim for dim in dims)
@@ -118,12 +127,12 @@ def slide(
     extra
         Further padding at the end, for windows that are rounded up.
     """
-    companion = _run_on(companion, dim, padding, padding + extra)
+    companion = run_on(companion, dim, padding, padding + extra)
     windows = companion.unfold(dim, (kernel - 1) * dilation + 1, stride)[..., ::dilation]
     return mean_place(windows, (-1,), keepdim=False)
 
 
-def _run_on(companion: Tensor, dim: int, before: int, after: int) -> Tensor:
+def run_on(companion: Tensor, dim: int, before: int, after: int) -> Tensor:
     """Continue coordinates along a dimension by some elements ahead of the first and behind the last."""
     lines = companion.movedim(dim, 0)
     placed = (~lines.real.isnan()).flatten(1).any(1) if lines.ndim > 1 else ~lines.real.isnan()
@@ -135,13 +144,39 @@ def _run_on(companion: Tensor, dim: int, before: int, after: int) -> Tensor:
     first, last = inside[0], inside[-1]
     before, after = before + first, after + len(lines) - 1 - last
     lines = lines[first : last + 1]
-    slope = lines[1] - lines[0] if len(lines) > 1 else torch.zeros_like(lines[0])
-    ahead = [lines[0] - slope * step for step in range(before, 0, -1)]
-    slope = lines[-1] - lines[-2] if len(lines) > 1 else slope
-    behind = [lines[-1] + slope * step for step in range(1, after + 1)]
-    parts = [torch.stack(part) for part in (ahead, behind) if part]
-    if ahead:
-        lines = torch.cat([parts.pop(0), lines])
-    if behind:
-        lines = torch.cat([lines, parts.pop(0)])
-    return lines.movedim(0, dim)
+    parts = [lines]
+    if before:
+        slope = _slope(lines[0], lines[min(1, len(lines) - 1)])
+        parts.insert(0, torch.stack([lines[0] - slope * step for step in range(before, 0, -1)]))
+    if after:
+        slope = _slope(lines[max(0, len(lines) - 2)], lines[-1])
+        parts.append(torch.stack([lines[-1] + slope * step for step in range(1, after + 1)]))
+    return (torch.cat(parts) if len(parts) > 1 else lines).movedim(0, dim)
+
+
+def _slope(low: Tensor, high: Tensor) -> Tensor:
+    """Return how places go on from one element to the next; not at all where one has none."""
+    slope = high - low
+    return torch.where(slope.real.isnan(), 0, slope)
+
+
+def resample(companion: Tensor, dim: int, sources: Sequence[float]) -> Tensor:
+    """Return where elements sit that lie between those of a companion; beyond its ends coordinates run on.
+
+    Parameters
+    ----------
+    companion
+        Any.
+    dim
+        Along which to look.
+    sources
+        Where each new element lies, counted in old ones: 0.5 is the middle of the first two.
+    """
+    below = [floor(source) for source in sources]
+    ahead = max(0, -min(below))
+    behind = max(0, max(below) + 2 - companion.shape[dim])
+    lines = run_on(companion, dim, ahead, behind)
+    low, high = (lines.index_select(dim, torch.tensor(below) + ahead + further) for further in (0, 1))
+    share = torch.tensor(sources) - torch.tensor(below)
+    share = share.view(-1, *[1] * (companion.ndim - 1 - dim % companion.ndim))
+    return compact(torch.where(share > 0, low + _slope(low, high) * share, low))

@@ -2,72 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from viewer.backends.position_math import PADDING_LABEL, compact, mean_place, merge, shrink, slide, unplaced
-from viewer.backends.torch_ops import FUSED, named_arguments, op_name, tensors_in
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One operation and what is known of its inputs.
-
-    Attributes
-    ----------
-    func, args, kwargs
-        The operation as it was called.
-    outputs
-        The tensors it returned.
-    companion
-        Returns a tensor's companion, None where it stems from parameters alone.
-    label
-        Returns the number of the parameter a tensor stems from.
-    """
-
-    func: torch._ops.OpOverload
-    args: tuple
-    kwargs: dict
-    outputs: list[Tensor]
-    companion: Callable[[Tensor], Tensor | None]
-    label: Callable[[Tensor], int]
-
-    def given(self) -> dict[str, Any]:
-        """Return the arguments by name."""
-        return named_arguments(self.func, self.args, self.kwargs)
-
-    def full(self, tensor: Tensor) -> Tensor:
-        """Return a tensor's companion, one without places where it has none."""
-        companion = self.companion(tensor)
-        return unplaced(tensor.shape, self.label(tensor)) if companion is None else companion
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Where an element sits is not known any more.
-
-    Attributes
-    ----------
-    reason
-        Why, as a clause.
-    """
-
-    reason: str
-
-
-Companions = Sequence["Tensor | Lost | None"]
-Rule = Callable[[Call], Companions]
+from viewer.backends import position_sliding as sliding
+from viewer.backends.position_call import Call, Companions, Rule, stopped
+from viewer.backends.position_math import PADDING_LABEL, compact, filled, mean_place, merge, shrink
+from viewer.backends.torch_ops import FUSED, op_name, tensors_in
 
 
 def pointwise(call: Call) -> Companions:
-    """Merge the elements at each index; what has no place has no say."""
-    inputs = tensors_in((*call.args, *call.kwargs.values()))
-    known = [companion for companion in map(call.companion, inputs) if companion is not None]
-    return [merge(known, output.shape) for output in call.outputs]
+    """Merge the elements at each index; what has no place has no say.
+
+    What is broadcast (a gate, a map of attention over the channels) modulates what is as large as the result
+    and moves no element of it.
+    """
+    inputs = list(tensors_in((*call.args, *call.kwargs.values())))
+    known = [
+        (tensor.shape, companion) for tensor in inputs if (companion := call.companion(tensor)) is not None
+    ]
+    found = []
+    for output in call.outputs:
+        whole = [companion for shape, companion in known if shape == output.shape]
+        others = [companion for shape, companion in known if shape != output.shape]
+        merged = [merge(companions, output.shape) for companions in (whole, others) if companions]
+        found.append(merged[0] if len(merged) == 1 else filled(*merged))
+    return found
 
 
 def keep_first(call: Call) -> Companions:
@@ -116,9 +76,10 @@ def join(call: Call) -> Companions:
 
 
 def pad(call: Call) -> Companions:
-    """Give no place to padding."""
+    """Give no place to padding, also where it mirrors what is inside."""
     given = call.given()
-    padded = torch.constant_pad_nd(call.full(given["self"]), given["pad"], complex(torch.nan, PADDING_LABEL))
+    amounts = given.get("pad", given.get("padding"))
+    padded = torch.constant_pad_nd(call.full(given["self"]), amounts, complex(torch.nan, PADDING_LABEL))
     return [compact(padded)]
 
 
@@ -126,16 +87,31 @@ def product(call: Call) -> Companions:
     """Hand on the place of a product's left rows: of a token through a projection, of the query."""
     given = call.given()
     left = given.get("batch1", given.get("mat1", given.get("input", given.get("self"))))
-    right = given.get("batch2", given.get("mat2", given.get("weight", given.get("other"))))
-    companion, columns = call.companion(left), call.companion(right)
-    if companion is None:
+    right = given.get("batch2", given.get("mat2", given.get("weight", given.get("other", given.get("vec")))))
+    rows, columns = call.companion(left), call.companion(right)
+    if rows is None:
         return [None]
-    if columns is not None and _shared(companion, columns):
-        return [mean_place(columns, (-1,), keepdim=True).expand(call.outputs[0].shape)]
-    if columns is not None and right.ndim > 1 and _repeats(columns, -2) and not _repeats(companion, -1):
-        # Values times weights, in that order: here the queries are the right one's columns.
-        return [mean_place(columns, (-2,), keepdim=True).expand(call.outputs[0].shape)]
-    return [mean_place(companion, (-1,), keepdim=True).expand(call.outputs[0].shape)]
+    if right.ndim == 1:
+        return [mean_place(rows, (-1,), keepdim=False)]
+    return [_product(rows, columns).expand(call.outputs[0].shape)]
+
+
+def _product(left: Tensor, right: Tensor | None) -> Tensor:
+    """Return where the elements of a product sit, of which one side at least varies from place to place."""
+    rows = mean_place(left, (-1,), keepdim=True)
+    if right is None:
+        return rows
+    if _shared(left, right):
+        return mean_place(right, (-1,), keepdim=True)
+    if _repeats(rows, -2) and not bool(rows.real.isnan().all()):
+        across = mean_place(right, (-2,), keepdim=True)
+        if not _repeats(across, -1):
+            # Values times weights, in that order, or channels mixed by weights: tokens are columns.
+            return across
+        if _repeats(left, -1) and left.shape[-1] == left.shape[-2] and not _repeats(right, -2):
+            # Weights among the tokens of a window that the window as a whole gave: each answers for itself.
+            return mean_place(right, (-1,), keepdim=True)
+    return rows
 
 
 def _repeats(companion: Tensor, dim: int) -> bool:
@@ -158,13 +134,9 @@ def _shared(queries: Tensor, values: Tensor) -> bool:
 
 def fused_attention(call: Call) -> Companions:
     """Hand on the query's place."""
-    companion, values = (call.companion(call.given()[name]) for name in ("query", "value"))
-    rest: list[Tensor | None] = [None] * (len(call.outputs) - 1)
-    if companion is not None and values is not None and _shared(companion, values):
-        companion = values
-    if companion is None:
-        return [None, *rest]
-    return [mean_place(companion, (-1,), keepdim=True).expand(call.outputs[0].shape), *rest]
+    queries, values = (call.companion(call.given()[name]) for name in ("query", "value"))
+    place = None if queries is None else _product(queries, values).expand(call.outputs[0].shape)
+    return [place] + [None] * (len(call.outputs) - 1)
 
 
 def reduce(call: Call) -> Companions:
@@ -179,66 +151,114 @@ def reduce(call: Call) -> Companions:
     return [mean_place(companion, dims, keepdim).expand(output.shape) for output in call.outputs]
 
 
-def convolution(call: Call) -> Companions:
-    """Average the receptive field of a convolution."""
+def copy(call: Call) -> Companions:
+    """Take over the places of what is copied from."""
     given = call.given()
-    source = given["input"]
-    spatial = source.ndim - 2
-    if given["transposed"]:
-        return [Lost("the trace of positions stopped at a transposed convolution")]
-    companion = mean_place(call.full(source), (1,), keepdim=True)
-    kernel = given["weight"].shape[2:]
-    for axis in range(spatial):
-        companion = slide(
-            companion,
-            axis + 2,
-            kernel[axis],
-            *(_of_axis(given[name], axis) for name in ("stride", "padding", "dilation")),
-        )
-    return [companion.expand(call.outputs[0].shape)]
+    companion = call.companion(given["src"])
+    return [None if companion is None else companion.expand(call.outputs[0].shape)]
 
 
-def pool(call: Call) -> Companions:
-    """Average a pooling window, whatever it takes of the values."""
+def put(call: Call) -> Companions:
+    """Do to the companion what was done to the data: some elements were set to those of another tensor."""
     given = call.given()
-    companion, output = call.full(given["self"]), call.outputs[0]
-    spatial = len(given["kernel_size"])
-    for axis in range(spatial):
-        dim = companion.ndim - spatial + axis
-        kernel = _of_axis(given["kernel_size"], axis)
-        stride = _of_axis(given["stride"] or given["kernel_size"], axis)
-        padding = _of_axis(given["padding"], axis)
-        dilation = _of_axis(given.get("dilation") or [1], axis)
-        reach = (output.shape[dim] - 1) * stride + (kernel - 1) * dilation + 1
-        extra = max(0, reach - companion.shape[dim] - 2 * padding)
-        companion = slide(companion, dim, kernel, stride, padding, dilation, extra)
-        companion = companion.narrow(dim, 0, output.shape[dim])
-    return [companion.expand(output.shape)] + [None] * (len(call.outputs) - 1)
+    if given.get("accumulate") or given.get("reduce"):
+        return [stopped(call.name)]
+    found = call.full(given.pop("self")).clone(memory_format=torch.contiguous_format)
+    if call.name == "index_put":
+        indices = [index if index is None else index.cpu() for index in given["indices"]]
+        return [compact(torch.ops.aten.index_put(found, indices, _set_to(call, given["values"])))]
+    if call.name == "scatter":
+        source = given.get("src", given.get("value"))
+        source = _set_to(call, source).expand(given["index"].shape)
+        return [compact(found.scatter_(given["dim"], given["index"].cpu(), source))]
+    source = call.full(given.pop("src", None) if "src" in given else given.pop("source"))
+    where = [_on_cpu(value) for value in given.values()]
+    if call.name == "index_copy":
+        return [compact(found.index_copy_(where[0], where[1], source.contiguous()))]
+    func = {"slice_scatter": torch.slice_scatter, "select_scatter": torch.select_scatter}[call.name]
+    return [compact(func(found, source, *where))]
 
 
-def _of_axis(values: int | Sequence[int], axis: int) -> int:
-    if isinstance(values, int):
-        return values
-    return values[axis if len(values) > 1 else 0]
+def _set_to(call: Call, value: object) -> Tensor:
+    if isinstance(value, Tensor):
+        return call.full(value)
+    return torch.tensor(complex(torch.nan, 0), dtype=torch.complex64)
+
+
+def order(call: Call) -> Companions:
+    """Put places in the order that values are put in; what tells the order goes with them."""
+    given = call.given()
+    companion = call.full(given["self"])
+    indices = call.outputs[-1].cpu()
+    found = companion.gather(given["dim"], indices) if companion.ndim else companion
+    return [compact(found)] * len(call.outputs)
+
+
+def running(call: Call) -> Companions:
+    """Keep places where those that are added up one by one are alike."""
+    given = call.given()
+    companion = call.full(given["self"])
+    same = _repeats(companion, given["dim"]) or bool(companion.real.isnan().all())
+    return [companion if same else stopped(call.name)] * len(call.outputs)
+
+
+def gated(call: Call) -> Companions:
+    """Merge the two halves that a gated linear unit multiplies."""
+    given = call.given()
+    return [merge(call.full(given["self"]).chunk(2, given["dim"]), call.outputs[0].shape)]
+
+
+def complex_pairs(call: Call) -> Companions:
+    """Make one of pairs of numbers, or pairs of one."""
+    companion = call.full(next(tensors_in(call.args)))
+    if call.name == "view_as_complex":
+        return [mean_place(companion, (-1,), keepdim=False)]
+    return [companion[..., None].expand(call.outputs[0].shape)]
+
+
+def strided(call: Call) -> Companions:
+    """Look at a companion that lies in memory as the data does."""
+    given = call.given()
+    data = given["self"]
+    offset = given["storage_offset"]
+    start = 0 if offset is None else offset - data.storage_offset()
+    return [compact(laid_out(call.full(data), data).as_strided(given["size"], given["stride"], start))]
+
+
+def laid_out(companion: Tensor, data: Tensor) -> Tensor:
+    """Return a companion whose elements lie in memory as those of the data do."""
+    return torch.empty_strided(data.shape, data.stride(), dtype=companion.dtype).copy_(companion)
 
 
 _MOVES = (
-    "_reshape_alias _unsafe_view alias expand flip gather index index_select permute pixel_shuffle "
-    "pixel_unshuffle repeat reshape roll select slice split split_with_sizes squeeze t transpose unbind "
-    "unfold unsqueeze view"
+    "_reshape_alias _unsafe_view alias channel_shuffle diagonal expand flip gather index index_select "
+    "native_channel_shuffle permute pixel_unshuffle repeat reshape roll rot90 select slice split "
+    "split_with_sizes squeeze t transpose unbind unfold unsafe_split unsafe_split_with_sizes unsqueeze view"
 )
 _KEEPS = (
-    "_fused_rms_norm _log_softmax _native_batch_norm_legit_no_training _safe_softmax _softmax _to_copy clone "
-    "cudnn_batch_norm detach lift_fresh native_batch_norm native_dropout native_group_norm native_layer_norm"
+    "_batch_norm_no_update _fused_rms_norm _log_softmax _native_batch_norm_legit "
+    "_native_batch_norm_legit_no_training _safe_softmax _softmax _to_copy clone contiguous cudnn_batch_norm "
+    "detach imag lift_fresh native_batch_norm native_dropout native_group_norm native_layer_norm real "
+    "tril triu"
 )
 _NOWHERE = (
-    "empty_like full_like new_empty new_full new_ones new_zeros ones_like rand_like randn_like zeros_like"
+    "empty_like fill full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like "
+    "randn_like zero zeros_like"
 )
-_PRODUCTS = "addmm baddbmm bmm linear matmul mm"
-_REDUCTIONS = "amax amin linalg_vector_norm logsumexp max mean min norm std sum var var_mean"
+_PRODUCTS = "addmm baddbmm bmm linear matmul mm mv"
+_REDUCTIONS = (
+    "all amax amin any argmax argmin linalg_vector_norm logsumexp max mean min norm prod std sum var var_mean"
+)
 # Pointwise, though not every overload is marked so.
-_UNTAGGED = "hardswish masked_fill prelu where"
+_UNTAGGED = "complex hardswish masked_fill polar prelu where"
+_PADS = "constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d"
+_PUTS = "index_copy index_put scatter select_scatter slice_scatter"
 _POOLS = "avg_pool1d avg_pool2d max_pool2d_with_indices max_pool2d"
+_ADAPTIVE = "_adaptive_avg_pool2d adaptive_avg_pool2d adaptive_avg_pool1d adaptive_max_pool2d"
+_UPSAMPLES = (
+    "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d "
+    "upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d"
+)
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_MOVES.split(), move),
@@ -246,15 +266,32 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(_NOWHERE.split(), nowhere),
     **dict.fromkeys(_PRODUCTS.split(), product),
     **dict.fromkeys(_REDUCTIONS.split(), reduce),
-    **dict.fromkeys(_POOLS.split(), pool),
+    **dict.fromkeys(_PUTS.split(), put),
+    **dict.fromkeys(_POOLS.split(), sliding.pool),
+    **dict.fromkeys(_ADAPTIVE.split(), sliding.adaptive_pool),
+    **dict.fromkeys(_UPSAMPLES.split(), sliding.upsample),
+    **dict.fromkeys(("argsort", "sort", "topk"), order),
+    **dict.fromkeys(("cummax", "cumsum"), running),
+    **dict.fromkeys(("view_as_complex", "view_as_real"), complex_pairs),
     **dict.fromkeys(FUSED, fused_attention),
     **dict.fromkeys(_UNTAGGED.split(), pointwise),
     "cat": join,
     "stack": join,
-    "constant_pad_nd": pad,
-    "convolution": convolution,
-    "_convolution": convolution,  # as traced TorchScript programs have it
+    **dict.fromkeys(_PADS.split(), pad),
+    "as_strided": strided,
+    "copy": copy,
+    "glu": gated,
+    "im2col": sliding.unfold,
+    "col2im": sliding.fold,
+    "pixel_shuffle": sliding.pixel_shuffle,
+    "convolution": sliding.convolution,
+    "_convolution": sliding.convolution,  # as traced TorchScript programs have it
 }
+
+
+def sends(rule: Rule | None) -> bool:
+    """Return whether a rule moves elements to where its indices say."""
+    return rule in (move, put)
 
 
 def rule_for(name: str, func: torch._ops.OpOverload) -> Rule | None:

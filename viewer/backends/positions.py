@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.backends import position_rules
-from viewer.backends.position_math import PADDING_LABEL, mean_place, shrink, unplaced
-from viewer.backends.position_rules import Lost
+from viewer.backends.position_call import Call, Lost, stopped
+from viewer.backends.position_math import PADDING_LABEL, compact, mean_place, shrink, unplaced
+from viewer.backends.position_rules import laid_out
 from viewer.backends.torch_ops import tensors_in
 
 # Tokens of different heads or channels must sit at the same place to within this many pixels.
@@ -74,19 +75,49 @@ class PositionTrace:
         lost = next((companion for companion in known if isinstance(companion, Lost)), None)
         if lost is None:
             rule = position_rules.rule_for(name, func)
-            self.depends |= name == "_local_scalar_dense" or (
-                rule is position_rules.move and self._sends(tensors_in((*args[1:], *kwargs.values())))
+            self.depends |= (
+                name == "_local_scalar_dense"
+                or rule is position_rules.order
+                or (position_rules.sends(rule) and self._sends(tensors_in((*args[1:], *kwargs.values()))))
             )
             if rule is None:
-                lost = Lost(f"the trace of positions stopped at the operation {name!r}")
+                lost = stopped(name)
             else:
-                call = position_rules.Call(func, args, kwargs, outputs, self._companion, self._label)
-                found = rule(call)
+                found = rule(Call(func, args, kwargs, outputs, self._companion, self._label))
         for output, companion in zip(outputs, found if lost is None else [lost] * len(outputs), strict=False):
-            if companion is None:
-                self._companions.pop(output, None)
-            else:
-                self._companions[output] = companion
+            self._set(output, companion)
+        if func._schema.is_mutable:
+            for output in outputs:
+                self._write_through(output)
+
+    def _set(self, tensor: Tensor, companion: Tensor | Lost | None) -> None:
+        if companion is None:
+            self._companions.pop(tensor, None)
+        else:
+            self._companions[tensor] = companion
+
+    def _write_through(self, written: Tensor) -> None:
+        """Tell the tensors that share memory with one that was written to."""
+        root = written._base if written._is_view() else written
+        if root is None:
+            return
+        views = [tensor for tensor in self._companions if tensor is not written and tensor._base is root]
+        if written is root and not views:
+            return
+        companions = [self._companion(tensor) for tensor in (root, written)]
+        lost = next((companion for companion in companions if isinstance(companion, Lost)), None)
+        if lost is None and any(tensor.dtype != root.dtype for tensor in (written, *views)):
+            lost = Lost("something was written to through a view of another type")
+        if lost is not None:
+            for tensor in (root, *views):
+                self._companions[tensor] = lost
+            return
+        whole = laid_out(self._full(root), root)
+        if written is not root:
+            _part(whole, root, written).copy_(self._full(written))
+            self._companions[root] = compact(whole)
+        for view in views:
+            self._companions[view] = compact(_part(whole, root, view))
 
     def tokens(self, tensor: Tensor, dim: int = -2) -> Tensor | Lost:
         """Return where the tokens of queries, keys, values or outputs sit.
@@ -124,13 +155,25 @@ class PositionTrace:
             return few.reshape(1, -1).expand(lead, -1)
         return places.reshape(lead, -1)
 
+    def follows(self, tensor: Tensor | None) -> bool:
+        """Return whether a tensor stems from the picture, whether or not its places are still known."""
+        return tensor in self._companions
+
     def _sends(self, indices: Iterable[Tensor]) -> bool:
         """Return whether indices stem from the picture, or from Python, which may have read it."""
-        return any(index in self._companions or index in self._made for index in indices)
+        return any(
+            index in self._companions or index in self._made
+            for index in indices
+            if not index.is_floating_point()
+        )
 
     def parameter_name(self, label: int) -> str:
         """Return the name of the parameter that a token without a place stems from; may be empty."""
         return PADDING if label == PADDING_LABEL else self._names[label]
+
+    def _full(self, tensor: Tensor) -> Tensor:
+        companion = self._companions.get(tensor)
+        return unplaced(tensor.shape, self._label(tensor)) if companion is None else companion
 
     def _companion(self, tensor: Tensor) -> Tensor | Lost | None:
         return self._companions.get(tensor)
@@ -145,3 +188,8 @@ class PositionTrace:
         if label:
             for output in outputs:
                 self._labels[output] = label
+
+
+def _part(whole: Tensor, root: Tensor, view: Tensor) -> Tensor:
+    """Return the part of a companion, laid out as its tensor, that belongs to a view of that tensor."""
+    return whole.as_strided(view.shape, view.stride(), view.storage_offset() - root.storage_offset())

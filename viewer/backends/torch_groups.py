@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from viewer.backends.position_call import Lost
 from viewer.backends.position_math import shrink
-from viewer.backends.position_rules import Lost
 
 # Places are compared in steps of an eighth of a pixel, off the fractions at which they usually lie, so that
 # float noise does not tell apart what is the same.

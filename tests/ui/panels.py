@@ -32,16 +32,17 @@ def show(qtbot, panel: QWidget, scene, part: str, size: tuple[int, int]) -> QWid
 def pixels(widget: QWidget) -> np.ndarray:
     """Return what a widget paints, uint8 (H, W, 3), one pixel for each of its own coordinates."""
     step = round(widget.devicePixelRatioF())
-    return _painted(widget)[::step, ::step]
+    return painted(widget)[::step, ::step]
 
 
 def colour_at(widget: QWidget, position: QPointF) -> list[int]:
     """Return the colour painted at a position in the widget's own coordinates."""
     ratio = widget.devicePixelRatioF()
-    return _painted(widget)[int(position.y() * ratio), int(position.x() * ratio)].tolist()
+    return painted(widget)[int(position.y() * ratio), int(position.x() * ratio)].tolist()
 
 
-def _painted(widget: QWidget) -> np.ndarray:
+def painted(widget: QWidget) -> np.ndarray:
+    """Return what a widget paints, uint8 (H, W, 3), in the pixels of the screen."""
     image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGB888)
     rows = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.bytesPerLine())
     return rows[:, : 3 * image.width()].reshape(image.height(), image.width(), 3).copy()

@@ -7,7 +7,7 @@ from PySide6.QtGui import QTextDocumentFragment
 from PySide6.QtWidgets import QApplication
 
 from tests.state.records import random_record, state_of
-from tests.ui.panels import pixels, show
+from tests.ui.panels import painted, pixels, show
 from viewer.state.palette import palette
 from viewer.state.selection import HeadRef
 from viewer.ui.scatter_panel import ScatterPanel
@@ -112,7 +112,10 @@ def test_everything_stays_in_sight_for_every_query(made):
         scatter = scene.value.scatter
         low, high = panel.plot.getPlotItem().getViewBox().viewRange()[1]
         assert low == 0
-        assert max(part.max() for part in (scatter.query_distance, scatter.uniform_query, scatter.uniform)) < high
+        assert (
+            max(part.max() for part in (scatter.query_distance, scatter.uniform_query, scatter.uniform))
+            < high
+        )
 
 
 def test_the_original_protocol_is_one_choice_away(qtbot, made):
@@ -197,3 +200,42 @@ def test_nothing_measured_is_an_empty_plot(made):
     panel.paint(None)
     assert panel.plot.positions().shape == (0, 2)
     assert panel.plot._head_at(panel.plot.rect().center()) is None
+
+
+def ink_of(panel, item):
+    """How much of each pixel of the screen one item of the plot inks, 0 to 1."""
+    plot = panel.plot
+    for other in (
+        plot._uniform,
+        plot._uniform_query,
+        plot._convolution,
+        plot._heads,
+        plot._query,
+        plot._shown,
+    ):
+        other.setVisible(False)
+    empty = painted(plot.viewport()).astype(int)
+    item.setVisible(True)
+    changed = np.abs(painted(plot.viewport()).astype(int) - empty).sum(axis=2)
+    return changed / changed.max()
+
+
+@pytest.mark.parametrize(
+    ("item", "width"), [("_uniform", 1.5), ("_uniform_query", 1.0), ("_convolution", 1.5)]
+)
+def test_a_line_is_as_wide_on_every_screen(made, item, width):
+    panel, selection, *_ = made
+    selection.hover((1, 1))
+    columns = ink_of(panel, getattr(panel.plot, item)).sum(axis=0) / panel.plot.devicePixelRatioF()
+    # A wide line may be painted one pixel of the screen narrower or wider.
+    assert 0.65 * width <= np.median(columns[columns > 0.1]) <= 1.7 * width
+
+
+def test_the_ring_is_as_wide_on_every_screen(made):
+    panel, selection, *_ = made
+    selection.hover_head(HeadRef(3, 0))
+    plot, ratio = panel.plot, panel.plot.devicePixelRatioF()
+    ink = ink_of(panel, plot._shown)
+    centre = plot.positions()[3 * 3][0]
+    top_and_bottom = ink[:, round(centre * ratio)].sum() / ratio
+    assert top_and_bottom == pytest.approx(2 * 2.0, abs=1.0)

@@ -81,3 +81,24 @@ def test_a_narrow_strip_puts_whole_names_below_the_thumbnails(shown):
     documents.update(0, status="measuring")
     QApplication.processEvents()
     assert any(label.text() == "measuring…" and label.isVisible() for label in frame.findChildren(QLabel))
+
+
+def test_news_of_a_picture_touches_no_other(shown, monkeypatch):
+    documents, strip = shown
+    for number in range(20):
+        documents.add(open_image(np.zeros((40, 60, 3), np.uint8), f"{number}.png"))
+    told = []
+    whole = type(strip.itemWidget(strip.item(0))).tell
+
+    def tell(frame, document, folder):
+        told.append(document.key)
+        whole(frame, document, folder)
+
+    monkeypatch.setattr("viewer.ui.film_strip._Frame.tell", tell)
+    documents.update(5, status="running")
+    assert told == [5]
+    assert words_of(strip, 5) == ["4.png", "running…"]
+    told.clear()
+    # With many pictures open, another model must not hold up the window.
+    documents.set_model(None)
+    assert told == list(range(21))

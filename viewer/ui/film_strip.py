@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -145,13 +146,13 @@ class FilmStrip(QListWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put names where there is room for them."""
         super().resizeEvent(event)
-        self._fit()
+        self._fit(self._items)
 
-    def _fit(self) -> None:
-        """Put the words below the thumbnails in a narrow strip, and give each picture its height."""
+    def _fit(self, keys: Iterable[int]) -> None:
+        """Put the words below the thumbnails in a narrow strip, and give pictures their height."""
         room = self.viewport().width() - _THUMBNAIL.width() - _BESIDE
         narrow = room < 8 * self.fontMetrics().averageCharWidth()
-        for item in self._items.values():
+        for item in [self._items[key] for key in keys]:
             frame = self.itemWidget(item)
             frame.set_narrow(narrow)
             frame.layout().activate()
@@ -164,15 +165,18 @@ class FilmStrip(QListWidget):
 
     def _tell(self, key: int) -> None:
         document = self._documents.get(key)
+        shown = [other for other in self._documents.all if other.key in self._items]
         if document is None:
             self._remove(key)
-        elif key not in self._items:
+        elif key in self._items:
+            shown = [document]
+        else:
             self._add(document)
-        # A name that came or went may change what others are called.
-        for other in self._documents.all:
-            if other.key in self._items:
-                self.itemWidget(self._items[other.key]).tell(other, self._folder(other))
-        self._fit()
+            # A name that came may change what others are called; so may one that went.
+            shown = [other for other in (*shown, document) if other.image.name == document.image.name]
+        for other in shown:
+            self.itemWidget(self._items[other.key]).tell(other, self._folder(other))
+        self._fit([other.key for other in shown])
 
     def _folder(self, document: ImageDocument) -> str:
         """Return what tells a picture from others of the same name; empty where there are none."""

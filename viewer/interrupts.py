@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -33,3 +33,24 @@ def put_off() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if came:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def told(to: Callable[[], None]) -> Iterator[None]:
+    """Call something on Ctrl+C besides raising it.
+
+    What is raised inside a destructor or a callback is lost there; who was told can end the work even so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        to()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from viewer import streams
+from viewer import interrupts, streams
 from viewer.backends.model import Job
 
 _PAUSE = 0.1  # seconds between two reports
@@ -39,15 +39,15 @@ class _Line:
 
 @contextmanager
 def job() -> Iterator[Job]:
-    """Give a job whose progress is seen while stderr is a terminal, and wiped at the end."""
-    if not sys.stderr.isatty():
-        yield Job()
-        return
-    line = _Line()
+    """Give a job that Ctrl+C cancels; its progress is seen while stderr is a terminal, and wiped at the end."""
+    line = _Line() if sys.stderr.isatty() else None
+    work = Job(line)
     try:
-        yield Job(line)
+        with interrupts.told(work.cancel):
+            yield work
     finally:
-        line.clear()
+        if line is not None:
+            line.clear()
 
 
 def say(problem: object) -> None:

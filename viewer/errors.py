@@ -109,9 +109,13 @@ class NoAttentionError(PatchreachError):
         Operator name to count, what the model holds instead; empty where it was not even run.
     convolutional
         Whether it is known to be a convolutional network.
+    instead
+        Sentences on what it does that may look like attention: softmaxes of other kinds, linear attention.
     """
 
-    def __init__(self, model: str, census: dict[str, int], convolutional: bool = False) -> None:
+    def __init__(
+        self, model: str, census: dict[str, int], convolutional: bool = False, instead: Sequence[str] = ()
+    ) -> None:
         self.model = model
         self.census = dict(census)
         kinds = _kinds(census)
@@ -123,7 +127,8 @@ class NoAttentionError(PatchreachError):
         else:
             others = ", ".join(f"{count} {name}" for name, count in list(census.items())[:8])
             text = f"It holds {listing or others or 'no operators'}."
-        super().__init__(f"{model} has no attention that Patchreach can find. {text}")
+        sentences = [f"{model} has no attention that Patchreach can find.", text, *instead]
+        super().__init__(" ".join(sentences))
 
 
 _KINDS = {

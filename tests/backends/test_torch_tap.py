@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +12,7 @@ from torch.nn import functional
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_tap import AttentionTap
-from viewer.backends.torch_verdict import check
+from viewer.backends.torch_verdict import check, spread_rows
 
 HEADS, TOKENS, WIDTH = 2, 12, 8
 
@@ -186,7 +188,10 @@ def test_values_multiplied_from_the_left(qkv):
 
 
 def test_dropout_left_on_is_not_taken_for_the_softmax_alone(qkv):
-    assert tap(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, dropout_p=0.5), *qkv)[0] == []
+    layers, _ = tap(lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, dropout_p=0.5), *qkv)
+    assert [layer.note for layer in layers] == [
+        "weights of the softmax, before the model mixes or scales them"
+    ]
 
 
 def test_wrong_scale_fails_verification(qkv):
@@ -213,7 +218,9 @@ def test_weights_changed_after_the_softmax_are_shown_as_the_softmax_gave_them(qk
     (layer,) = layers
     assert layer.note == "weights of the softmax, before the model mixes or scales them"
     expected = (qkv[0].double() @ qkv[1].double().mT).softmax(-1)[0]
-    np.testing.assert_allclose(layer.scores.weights(slice(None)), expected, atol=1e-6)
+    torch.testing.assert_close(
+        layer.scores.weights(slice(None)).double(), expected.double(), rtol=0, atol=1e-6
+    )
 
 
 def test_maps_mixed_into_a_map_are_shown_as_the_model_uses_them(qkv):
@@ -224,7 +231,9 @@ def test_maps_mixed_into_a_map_are_shown_as_the_model_uses_them(qkv):
     assert layer.note == "weights as the model uses them, after mul"
     q, k = qkv[0].double()[0], qkv[1].double()[0]
     expected = 0.3 * (q @ k.mT).softmax(-1) + 0.7 * (k @ q.mT).softmax(-1)
-    np.testing.assert_allclose(layer.scores.weights(slice(None)), expected, atol=1e-6)
+    torch.testing.assert_close(
+        layer.scores.weights(slice(None)).double(), expected.double(), rtol=0, atol=1e-6
+    )
 
 
 def test_a_softmax_that_is_no_product_of_queries_and_keys_is_no_attention(qkv):
@@ -232,7 +241,75 @@ def test_a_softmax_that_is_no_product_of_queries_and_keys_is_no_attention(qkv):
     with torch.no_grad(), AttentionTap() as found:
         (qkv[0] @ projection).softmax(-1) @ qkv[2]
     assert found.layers == []
-    assert found.other == ["the weights of a softmax are no product of queries and keys"]
+    assert found.other == ["1 softmax weighs values, but comes from no product of queries and keys."]
+
+
+def test_factorized_attention_is_no_attention(qkv):
+    with AttentionTap() as found, torch.no_grad():
+        q, k, v = qkv
+        q @ (k.softmax(-2).mT @ v)
+        (q.mean(2, keepdim=True).softmax(1) * v).sum(1)
+    assert found.layers == [] and found.unmet == []
+    assert found.other == [
+        "1 softmax weighs values, but comes from no product of queries and keys.",
+        "1 softmax meets no matrix product, as in gates and classifiers.",
+    ]
+
+
+def test_logits_written_to_through_a_part_are_what_they_became(qkv):
+    bias = torch.randn(HEADS, TOKENS - 1, TOKENS - 1) * 9
+
+    def attend(q, k, v):
+        logits = q @ k.mT
+        logits[:, :, 1:, 1:] = logits[:, :, 1:, 1:] + bias
+        return logits.softmax(-1) @ v
+
+    (layer,) = tap(attend, *qkv)[0]
+    logits = qkv[0].double() @ qkv[1].double().mT
+    logits[:, :, 1:, 1:] += bias
+    torch.testing.assert_close(
+        layer.scores.weights(slice(None)).double(), softmax64(logits[0]), rtol=0, atol=1e-6
+    )
+
+
+def test_one_row_of_logits_written_to_is_not_missed(qkv):
+    # Eight rows are compared with the real weights, and this is none of them.
+    rows = spread_rows(TOKENS)
+    row = next(row for row in range(TOKENS) if row not in rows)
+
+    def attend(q, k, v):
+        logits = q @ k.mT
+        logits[:, :, row] += v[..., 0] * 9
+        return logits.softmax(-1) @ v
+
+    (layer,) = tap(attend, *qkv)[0]
+    logits = qkv[0].double() @ qkv[1].double().mT
+    logits[:, :, row] += qkv[2].double()[..., 0] * 9
+    torch.testing.assert_close(
+        layer.scores.weights(slice(None)).double(), softmax64(logits[0]), rtol=0, atol=1e-6
+    )
+
+
+def test_logits_put_together_from_parts_are_attention(qkv):
+    def attend(q, k, v):
+        logits = q.new_empty(1, HEADS, TOKENS, TOKENS)
+        logits[:, :, :2] = q[:, :, :2] @ k.mT
+        logits[:, :, 2:] = q[:, :, 2:] @ k.mT
+        return logits.softmax(-1) @ v
+
+    (layer,) = tap(attend, *qkv)[0]
+    assert layer.scores.how == "weights"
+
+
+def test_weights_do_not_outlive_their_use(qkv):
+    q, k, v = qkv
+    with AttentionTap() as found, torch.no_grad():
+        weights = (q @ k.mT).softmax(-1)
+        weights @ v
+        kept = weakref.ref(weights)
+        del weights
+        assert kept() is None
+    assert found.layers[0].scores.how == "query-key"
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -248,7 +325,9 @@ def test_groups_of_tokens_are_stacked(qkv, fused):
     assert layer.check.verdict().verified
     scale = WIDTH**-0.5 if fused else 1.0
     expected = (scale * windows[0].double() @ windows[1].double().mT).softmax(-1)[:, 0]
-    np.testing.assert_allclose(layer.scores.weights(slice(None)), expected, atol=1e-6)
+    torch.testing.assert_close(
+        layer.scores.weights(slice(None)).double(), expected.double(), rtol=0, atol=1e-6
+    )
 
 
 def test_output_is_what_it_was(qkv):

@@ -131,7 +131,7 @@ class TorchModel:
             box=prepared and prepared.box,
             output=run.output[0].numpy(),
             prediction=self._prediction(run.output),
-            notes=self.notes,
+            notes=(*self.notes, *run.notes),
             output_unchanged=run.unchanged,
         )
 

@@ -103,7 +103,7 @@ def step(
         The operation; `logits` is one of its arguments.
     """
     name = op_name(func)
-    if name in VIEWS:
+    if name in VIEWS or (name == "copy" and args[0].shape == logits.shape):
         return origin
     given = named_arguments(func, args, kwargs)
     if name in ("mul", "div"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from viewer.backends.model import Job
 from viewer.backends.positions import PositionTrace
 from viewer.backends.torch_fastpath import fast_path_off
-from viewer.backends.torch_layers import LayerPlan, plan_layers
+from viewer.backends.torch_layers import Planned, plan_layers
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_ops import tensors_in
 from viewer.backends.torch_origin import VIEWS
@@ -35,22 +34,37 @@ _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a forward pass left behind: layers, output (on the CPU), and whether tapping left it alone."""
+    """What a forward pass left behind.
+
+    Attributes
+    ----------
+    layers
+        In forward order.
+    output
+        The model's own, float32 on the CPU.
+    unchanged
+        Whether tapping left it alone.
+    notes
+        Sentences on softmaxes that are no layer.
+    """
 
     layers: tuple[AttentionLayer, ...]
     output: Tensor
     unchanged: bool
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """What was found out at an input size: layers, whether tapping left the output alone, and its validity.
 
-    It holds for passes of the same `signature`, unless where tokens go `depends` on the picture's values.
+    `notes` tell what is no layer. It holds for passes of the same `signature`, unless where tokens go
+    `depends` on the picture's values.
     """
 
-    layers: tuple[LayerPlan, ...]
+    planned: Planned
     unchanged: bool
+    notes: tuple[str, ...]
     signature: int
     depends: bool
 
@@ -125,9 +139,9 @@ class TorchRunner:
                 return self._first(model, picture, size, job)
             plan = self._plans[size]
             if plan.depends:
-                tap, layers, output, _ = self._traced(model, picture, job)
-                return Run(_joined(layers, tap), output.float().cpu(), plan.unchanged)
-            expected = len(plan.layers)
+                tap, planned, output, _ = self._traced(model, picture, job)
+                return _run(planned, tap, output, plan.unchanged)
+            expected = len(plan.planned.layers)
             tap = AttentionTap(
                 on_layer=lambda found: job.step(f"Running {self.name}", min(1.0, found / expected))
             )
@@ -137,22 +151,22 @@ class TorchRunner:
             if tap.signature != plan.signature:
                 # The model goes another way for this picture: nothing found out before holds.
                 return self._first(model, picture, size, job)
-            return Run(_joined(plan.layers, tap), output.float().cpu(), plan.unchanged)
+            return Run(plan.planned.joined(tap.layers), output.float().cpu(), plan.unchanged, plan.notes)
 
     def _first(self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job) -> Run:
         """Run untapped, then tapped and traced, and remember what that showed."""
         with ModuleNames(model, lambda: job.step(f"Running {self.name} untapped")):
             plain = _tensor(model(picture))
-        tap, layers, output, depends = self._traced(model, picture, job)
-        unchanged = same_output(plain, output, _SAME_OUTPUT)
+        tap, planned, output, depends = self._traced(model, picture, job)
+        run = _run(planned, tap, output, same_output(plain, output, _SAME_OUTPUT))
         # Numbers that are not finite compare equal whatever was done, so the next picture is compared again.
         if bool(plain.isfinite().all()):
-            self._plans[size] = _Plan(layers, unchanged, tap.signature, depends)
-        return Run(_joined(layers, tap), output.float().cpu(), unchanged)
+            self._plans[size] = _Plan(planned, run.unchanged, run.notes, tap.signature, depends)
+        return run
 
     def _traced(
         self, model: nn.Module, picture: Tensor, job: Job
-    ) -> tuple[AttentionTap, tuple[LayerPlan, ...], Tensor, bool]:
+    ) -> tuple[AttentionTap, Planned, Tensor, bool]:
         """Run tapped and traced; return the tap, the layers, the output, and `PositionTrace.depends`."""
         trace = PositionTrace(picture, chain(model.named_parameters(), model.named_buffers()))
         with (
@@ -168,14 +182,22 @@ class TorchRunner:
             raise LayoutError(self.name, [*tap.mixes.reasons, *unmet][0])
         if not tap.layers:
             census = {name: count for name, count in tap.census.items() if name not in VIEWS}
-            raise NoAttentionError(self.name, census)
+            raise NoAttentionError(self.name, census, instead=[*tap.other, *_linear(tap.bilinear)])
         return tap, plan_layers(self.name, tap.layers, trace), output, trace.depends
 
 
-def _joined(layers: Sequence[LayerPlan], tap: AttentionTap) -> tuple[AttentionLayer, ...]:
-    return tuple(
-        of.layer(index, tapped) for index, (of, tapped) in enumerate(zip(layers, tap.layers, strict=True))
-    )
+def _linear(products: int) -> list[str]:
+    """Return a sentence on products of features that no softmax follows."""
+    if not products:
+        return []
+    found = "1 product multiplies" if products == 1 else f"{products} products multiply"
+    return [f"{found} its features with one another, and no softmax follows, as in linear attention."]
+
+
+def _run(planned: Planned, tap: AttentionTap, output: Tensor, unchanged: bool) -> Run:
+    """Join what is known of a model with what a traced pass left behind."""
+    notes = (*planned.notes, *(f"Left out: {sentence}" for sentence in tap.other))
+    return Run(planned.joined(tap.layers), output.float().cpu(), unchanged, notes)
 
 
 def _tensor(output: object) -> Tensor:

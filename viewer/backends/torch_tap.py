@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,18 +24,20 @@ from viewer.backends.torch_mixes import Mixes
 from viewer.backends.torch_ops import FUSED, SOFTMAX, call_shape, named_arguments, op_name, tensors_in
 from viewer.backends.torch_origin import VIEWS, Origin
 from viewer.backends.torch_verdict import Check, check, check_rows, tolerance, weights_error
-from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, onward
+from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, no_attention, onward
 
 if TYPE_CHECKING:
     from viewer.attention.layer import Scores
     from viewer.backends.positions import Lost, PositionTrace
     from viewer.backends.torch_names import ModuleNames
 
-# Operations after which logits are still a product of queries and keys, though perhaps mixed over heads.
+# Operations after which logits are still a product of queries and keys, though perhaps mixed over heads or
+# a part of them.
 _STILL_PRODUCT = VIEWS | frozenset(
     {
         *("add", "addmm", "clamp", "convolution", "div", "linear", "masked_fill", "mm", "mul", "rsub", "sub"),
-        *("_native_batch_norm_legit_no_training", "native_batch_norm", "where"),
+        *("_native_batch_norm_legit_no_training", "native_batch_norm", "tanh", "where"),
+        *("cat", "constant_pad_nd", "copy", "flip", "index", "index_select", "roll", "select", "slice"),
     }
 )
 # Weights that meet these are no longer on their way to values: a comparison, an index, a measure of them.
@@ -74,8 +76,8 @@ class AttentionTap(TorchDispatchMode):
 
     `mixes` notes where weights or outputs of several attentions are put together (looked for only where
     positions are followed); `signature` sums up which operations ran on what shapes, with what whole numbers.
-    `census` counts all operations by name; `other` names, as clauses, softmaxes that meet values but are no
-    attention of queries to keys.
+    `census` counts all operations by name, `bilinear` products of features with features that are none of an
+    attention (where positions are followed).
 
     Parameters
     ----------
@@ -96,7 +98,7 @@ class AttentionTap(TorchDispatchMode):
         super().__init__()
         self.layers: list[Tapped] = []
         self.census: Counter[str] = Counter()
-        self.other: list[str] = []
+        self.bilinear = 0
         self.mixes = Mixes()
         self.signature = 0
         self._names = names
@@ -109,7 +111,12 @@ class AttentionTap(TorchDispatchMode):
     @property
     def unmet(self) -> list[str]:
         """Modules with attention weights that never met any values, as far as could be followed."""
-        return [root.module for root in self._roots if not root.met_values]
+        return [root.module for root in self._roots if root.product and not root.met_values]
+
+    @property
+    def other(self) -> list[str]:
+        """Sentences on softmaxes that are no attention of queries to keys."""
+        return no_attention(self._roots)
 
     def __torch_dispatch__(
         self, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None
@@ -157,16 +164,19 @@ class AttentionTap(TorchDispatchMode):
 
     def _take_softmax(self, given: dict[str, Any], weights: Tensor) -> None:
         logits = given["self"]
-        if logits.ndim >= 3 and given["dim"] % logits.ndim == logits.ndim - 2 and logits in self._logits:
+        if logits.ndim < 2:
+            return
+        over_keys = given["dim"] % logits.ndim == logits.ndim - 1
+        product = logits in self._logits
+        if product and not over_keys and given["dim"] % logits.ndim == logits.ndim - 2:
             self.mixes.reasons.append(
                 f"{self._module or 'an attention'} normalizes its weights over the queries, not over the keys"
             )
-        if logits.ndim >= 2 and given["dim"] % logits.ndim == logits.ndim - 1:
-            product = logits in self._logits
-            found = Softmaxed(weights, self._logits.get(logits), product, self._module)
-            self._softmaxed[weights] = Onward((found,))
-            if product:
-                self._roots.append(found)
+        product &= over_keys
+        # Of other softmaxes the numbers are not needed, only what becomes of them.
+        found = Softmaxed(weights if product else None, self._logits.get(logits), product, self._module)
+        self._softmaxed[weights] = Onward((found,))
+        self._roots.append(found)
 
     def _take_product(self, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: Tensor) -> None:
         given = named_arguments(func, args, kwargs)
@@ -184,6 +194,8 @@ class AttentionTap(TorchDispatchMode):
             self._meet_values(self._softmaxed[right], right.mT, left.mT, result.mT, operands)
         else:
             self._logits[result] = torch_origin.product_origin(func, args, kwargs)
+            if self._trace is not None and self._trace.follows(left) and self._trace.follows(right):
+                self.bilinear += 1
 
     def _meet_values(
         self,
@@ -198,16 +210,12 @@ class AttentionTap(TorchDispatchMode):
         `operands` are weights, values and output as the model has them, each with the dimension along which
         its tokens lie.
         """
-        if all(root.met_values for root in found.roots):
+        fresh = [root for root in found.roots if not root.met_values]
+        for one in fresh:
+            one.met_values = True
+        root = next((one for one in fresh if one.product), None)
+        if root is None:
             return
-        for root in found.roots:
-            root.met_values = True
-        if not found.product:
-            self.other.append(
-                f"the weights of {self._module or 'a softmax'} are no product of queries and keys"
-            )
-            return
-        root = found.roots[0]
         queries = operands[0]
         if not found.mixed and root.weights.numel() == weights.numel():
             scores, note = _scores(root.origin, weights), ""
@@ -222,6 +230,8 @@ class AttentionTap(TorchDispatchMode):
             return
         else:
             scores, note = WeightScores(root.weights.reshape(weights.shape)), _BEFORE_MIXING
+        for one in fresh:
+            one.forget()
         checked = check_rows(scores, output) if note == _BEFORE_MIXING else check(scores, values, output)
         self.mixes.watch(output, "outputs")
         self._add(scores, checked, queries, *operands[1:], note=note)
@@ -231,21 +241,34 @@ class AttentionTap(TorchDispatchMode):
     ) -> None:
         """Hand on what is known of logits and weights to what an operation makes of them."""
         inputs = list(tensors_in((*args, *kwargs.values())))
-        for tensor in inputs:
-            if tensor in self._logits:
-                origin = self._logits[tensor]
-                if origin is not None:
-                    origin = torch_origin.step(origin, tensor, func, args, kwargs)
-                if func._schema.is_mutable:
-                    del self._logits[tensor]
-                if origin is not None or name in _STILL_PRODUCT:
-                    self._logits[next(tensors_in(result))] = origin
-                return
+        if name == "copy":
+            del inputs[0]  # what was there before is gone
+        output = next(tensors_in(result), None)
+        logits = next((tensor for tensor in inputs if tensor in self._logits), None)
         known = [self._softmaxed[tensor] for tensor in inputs if tensor in self._softmaxed]
-        if known and name not in _ENDS:
-            output = next(tensors_in(result), None)
-            if output is not None and output.ndim >= 2:
-                self._softmaxed[output] = onward(name, known, self._module)
+        origin = None
+        if logits is not None and self._logits[logits] is not None:
+            origin = torch_origin.step(self._logits[logits], logits, func, args, kwargs)
+        if func._schema.is_mutable and output is not None:
+            self._written(name, output)
+        if logits is not None and output is not None:
+            if origin is not None or name in _STILL_PRODUCT:
+                self._logits[output] = origin
+                if name == "copy" and output._base is not None:
+                    self._logits[output._base] = None
+        elif known and output is not None and name not in _ENDS and output.ndim >= 2:
+            self._softmaxed[output] = onward(name, known, self._module)
+
+    def _written(self, name: str, written: Tensor) -> None:
+        """Note that an operation wrote into a tensor: all that shares its memory holds other numbers now."""
+        memory = written.untyped_storage().data_ptr()
+        for logits in list(self._logits):
+            if logits.untyped_storage().data_ptr() == memory:
+                self._logits[logits] = None
+        for weights, found in list(self._softmaxed.items()):
+            if weights.untyped_storage().data_ptr() == memory:
+                self._softmaxed[weights] = replace(found, mixed=found.mixed or name)
+        self._logits.pop(written, None)
 
     @property
     def _module(self) -> str:

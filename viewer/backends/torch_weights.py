@@ -20,22 +20,26 @@ class Softmaxed:
     Attributes
     ----------
     weights
-        As the softmax gave them.
+        As the softmax gave them; None where they are needed no more.
     origin
         Queries and keys, where the logits could be followed back to them.
     product
-        Whether the logits stem from a product of two activations at all.
+        Whether the logits stem from a product of two activations at all, normalized over its columns.
     module
         Where it was computed.
     met_values
-        Whether it was used as attention.
+        Whether it was multiplied with something.
     """
 
-    weights: Tensor
+    weights: Tensor | None
     origin: Origin | None
     product: bool
     module: str
     met_values: bool = False
+
+    def forget(self) -> None:
+        """Let go of the tensors; a model's weights together would fill the memory."""
+        self.weights = self.origin = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +89,25 @@ def onward(name: str, known: Iterable[Onward], module: str) -> Onward:
             "so neither map is what the model uses alone"
         )
     return Onward(roots, first.mixed or name, conflict)
+
+
+def no_attention(softmaxed: Iterable[Softmaxed]) -> list[str]:
+    """Return sentences on the softmaxes that are no attention of queries to keys.
+
+    Such are factorized and outlook attention, the mixing of states, gates, and classifiers.
+    """
+    others = [one for one in softmaxed if not one.product]
+    found = []
+    for met, verbs, what in (
+        (True, ("weighs values, but comes", "weigh values, but come"), "from no product of queries and keys"),
+        (False, ("meets", "meet"), "no matrix product, as in gates and classifiers"),
+    ):
+        modules = [one.module for one in others if one.met_values == met]
+        if modules:
+            where = f" (the first in {modules[0]})" if modules[0] else ""
+            count = "1 softmax" if len(modules) == 1 else f"{len(modules)} softmaxes"
+            found.append(f"{count}{where} {verbs[len(modules) > 1]} {what}.")
+    return found
 
 
 def is_distribution(weights: Tensor) -> bool:

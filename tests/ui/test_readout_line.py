@@ -123,3 +123,29 @@ def test_its_words_can_be_copied(made):
     line, _, scene, _ = made
     line.actions()[0].trigger()
     assert QGuiApplication.clipboard().text() == scene.value.readout
+
+
+@pytest.mark.parametrize("width", [420, 700, 1400])
+def test_a_note_and_what_is_not_verified_fit_too(made, width):
+    line, selection, scene, holder = made
+    holder.resize(width, 600)
+    selection.hover((1, 2))
+    line.paint(
+        f"{scene.value.readout}\nLayer 0: weights are shown before the heads were mixed. Layer 0 is not "
+        "verified: weights times V miss the output."
+    )
+    QApplication.processEvents()
+    image = pixels(line).astype(int)
+    ink = np.abs(image - image[0, 0]).sum(axis=2) > 60
+    assert ink.any()
+    assert not ink[:2].any()
+    assert not ink[-2:].any()
+
+
+def test_the_place_of_a_patch_is_no_aside(qapp):
+    metrics = QFontMetricsF(font(palette("talk")))
+    whole = (
+        "Patch (row 5, column 7 of 14 × 14): 60 px (4.3 patches) away, most on patch (4, 6 of 14 × 14); so."
+    )
+    found = shortened(whole, metrics, metrics.horizontalAdvance(whole) * 0.9)
+    assert found == "Patch (row 5, column 7 of 14 × 14): 60 px away, most on patch (4, 6 of 14 × 14); so…"

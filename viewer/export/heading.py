@@ -45,7 +45,8 @@ def facts(scene: SceneValue, view: View) -> list[str]:
         words = head_words(record, scene.selection.shown, scene.selection.fusion)
         found.append(f"shown: {words[0].lower()}{words[1:]}")
     if view == "scatter" and scene.selection.query is not None:
-        found.append(f"query: {query_words(scene.selection.query, brief=True)}")
+        grid = None if record.one_grid else record.grid
+        found.append(f"query: {query_words(scene.selection.query, brief=True, grid=grid)}")
     if view in ("scatter", "all"):  # the others show no distance
         found.append(f"distances: {PROTOCOLS[scene.display.protocol]}")
     return found

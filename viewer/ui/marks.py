@@ -58,7 +58,13 @@ def frame(
         painter.drawRect(even_box)
 
 
-def hatch(painter: QPainter, boxes: Sequence[QRectF], palette: Palette, veil: float = 1.0) -> None:
+def hatch(
+    painter: QPainter,
+    boxes: Sequence[QRectF],
+    palette: Palette,
+    veil: float = 1.0,
+    widest: float = math.inf,
+) -> None:
     """Hatch boxes: what is out of a query's reach has no weight, not even 0.
 
     Parameters
@@ -71,13 +77,15 @@ def hatch(painter: QPainter, boxes: Sequence[QRectF], palette: Palette, veil: fl
         Of the theme.
     veil
         Opacity of what is laid under the lines.
+    widest
+        Largest distance between lines in pixels, along the horizontal, where boxes are small.
     """
     path = QPainterPath()
     for box in boxes:
         path.addRect(box)
     whole = path.boundingRect()
     em = palette.points * painter.device().logicalDpiY() / 72
-    step = HATCH_STEP * em
+    step = min(HATCH_STEP * em, widest)
     painter.save()
     painter.setClipPath(path, Qt.ClipOperation.IntersectClip)
     under = QColor(palette.panel)

@@ -28,9 +28,10 @@ _MARGIN = 4
 _LARGE = 12.0  # points; in a lecture hall the pictures have the room
 _LINES = 2
 _SMALLER = 0.9  # a brief read-out's share of ordinary type
+_SHRUNK = (0.9, 0.8)  # shares of ordinary type that longer words are written in
 _LOW = 44.0  # lines of type
 # What stands in brackets, but for the place of a patch.
-_ASIDE = re.compile(r" \((?!\d+, \d+\)|row )[^()]*\)")
+_ASIDE = re.compile(r" \((?!\d+, \d+|row )[^()]*\)")
 # What `viewer.state.readout` says in full, and how it is said where there is little room.
 _SHORTER = (
     ("of what uniform attention would", "of uniform attention"),
@@ -128,7 +129,13 @@ class ReadoutLine(QWidget):
         # A number stays on the line of its unit.
         words = re.sub(r"(\d) (?=px|patches|%|tokens|nats)", "\\1\u00a0", words)
         box = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN, -_MARGIN, -_MARGIN)
-        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, words)
+        way = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
+        for smaller in (1.0, *_SHRUNK) if not self._brief else ():
+            # What is not verified, and a layer's note, come on a line more than there mostly is.
+            painter.setFont(font(self._palette, smaller))
+            if QFontMetricsF(painter.font()).boundingRect(box, way, words).height() <= box.height() + 1:
+                break
+        painter.drawText(box, way, words)
 
     def event(self, event: QEvent) -> bool:
         """Show all the words in the tool tip where some were left out."""

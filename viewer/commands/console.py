@@ -39,7 +39,7 @@ class _Line:
 
 @contextmanager
 def job() -> Iterator[Job]:
-    """Give a job that Ctrl+C cancels; its progress is seen while stderr is a terminal, and wiped at the end."""
+    """Give a job that Ctrl+C cancels; its progress is seen while stderr is a terminal, then wiped."""
     line = _Line() if sys.stderr.isatty() else None
     work = Job(line)
     try:

@@ -37,7 +37,7 @@ _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _LARGEST = 1 << 20  # bytes of a configuration
 # What may be missing from a checkpoint: no attention depends on it.
-_UNNEEDED = ("pooler", "mask_token", "layernorm", "decoder")
+_UNNEEDED = ("pooler", "mask_token")
 # Settings that make transformers fetch or run something besides the weights.
 _DROPPED = ("auto_map", "attn_implementation", "_attn_implementation", "_attn_implementation_internal")
 

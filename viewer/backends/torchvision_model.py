@@ -112,7 +112,7 @@ def _published(name: str) -> Any:  # noqa: ANN401
         ) from error
     architecture, _, tag = name.removeprefix(PREFIX).partition(".")
     if architecture not in architectures():
-        near = difflib.get_close_matches(architecture, architectures(), _NEAR, cutoff=0.4)
+        near = difflib.get_close_matches(architecture, architectures(), _NEAR, cutoff=0.6)
         raise UnknownModelError(name, [PREFIX + other for other in near])
     published = models.get_model_weights(architecture)
     if tag and tag not in published.__members__:

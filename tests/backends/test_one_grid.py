@@ -47,13 +47,13 @@ def test_pooled_keys_are_refused_in_onnx_graphs(tmp_path):
 
 @pytest.mark.parametrize("size", [(64, 96), (70, 96), (56, 110)])
 def test_a_grid_over_the_picture_passes_borders_aside(size):
-    require_cover("net", FINE, size)
+    require_cover(FINE, size)
 
 
 @pytest.mark.parametrize("size", [(128, 192), (64, 192), (32, 96)])
 def test_a_grid_over_part_of_the_picture_is_refused(size):
-    with pytest.raises(LayoutError, match=r"4 x 6 patches of 16 x 16 px do not cover a picture of"):
-        require_cover("net", FINE, size)
+    with pytest.raises(ValueError, match=r"4 x 6 patches of 16 x 16 px do not cover a picture of"):
+        require_cover(FINE, size)
 
 
 class Mixing(torch.nn.Module):
@@ -90,7 +90,7 @@ def planned(mix):
     ids=["gate", "context", "number"],
 )
 def test_what_is_made_of_the_whole_picture_moves_no_place(mix):
-    (layer,) = planned(mix)
+    (layer,) = planned(mix).layers
     for layout in (layer.query_layout, layer.key_layout):
         np.testing.assert_allclose(layout.positions, TokenLayout.regular((4, 6), (16, 16)).positions)
 

@@ -1,4 +1,4 @@
-"""What the views ask of token layouts: one patch grid for all layers, all over the picture."""
+"""What is asked of token layouts: a grid all over the picture, and of ONNX graphs one for all layers."""
 
 from __future__ import annotations
 
@@ -39,29 +39,26 @@ def require_one_grid(model: str, layers: Iterable[tuple[str, TokenLayout, TokenL
                 )
 
 
-def require_cover(model: str, layout: TokenLayout, size: tuple[int, int]) -> None:
+def require_cover(layout: TokenLayout, size: tuple[int, int]) -> None:
     """Refuse a grid that does not span the picture: its places were averaged with others on the way.
 
     Parameters
     ----------
-    model
-        What to call the model in the error.
     layout
-        Of keys that have places.
+        Of queries or keys; without places it asks for nothing.
     size
         Height and width of the input in pixels.
 
     Raises
     ------
-    LayoutError
-        If the patches leave out, or stand out over, more than one patch along an axis.
+    ValueError
+        If the patches leave out, or stand out over, more than one patch along an axis; a clause.
     """
     for count, step, side in zip(layout.grid, layout.patch_px, size, strict=True):
-        if abs(count * step - side) > step:
-            raise LayoutError(
-                model,
+        if layout.placed and abs(count * step - side) > step:
+            raise ValueError(
                 f"{_words(layout)} of {layout.patch_px[0]:g} x {layout.patch_px[1]:g} px do not cover "
-                f"a picture of {size[0]} x {size[1]} px",
+                f"a picture of {size[0]} x {size[1]} px"
             )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from viewer.attention.grouped import GroupedScores
@@ -63,8 +64,32 @@ class LayerPlan:
         )
 
 
-def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> tuple[LayerPlan, ...]:
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """What stays the same of all attentions of a model from one picture to the next.
+
+    Attributes
+    ----------
+    layers
+        One for each attention that is tapped; None where it is left out.
+    notes
+        Sentences: what is left out, and why.
+    """
+
+    layers: tuple[LayerPlan | None, ...]
+    notes: tuple[str, ...] = ()
+
+    def joined(self, tapped: Sequence[Tapped]) -> tuple[AttentionLayer, ...]:
+        """Join what one picture left behind, numbering what is kept."""
+        kept = [(plan, found) for plan, found in zip(self.layers, tapped, strict=True) if plan is not None]
+        return tuple(plan.layer(index, found) for index, (plan, found) in enumerate(kept))
+
+
+def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> Planned:
     """Find the token layouts of each tapped attention.
+
+    Where places got lost, heads and windows can't be told apart, so such a layer is left out and noted. Where
+    places are known but fill no grid, the layer is kept without them, and says why.
 
     Parameters
     ----------
@@ -78,18 +103,32 @@ def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> t
     Raises
     ------
     LayoutError
-        If the tokens of some attention fill no grid or only part of the picture, or their places got lost.
+        If no layer has places, and none is of channels; with the reason of the first.
     """
-    known: dict[bytes, TokenLayout] = {}
     modules = _distinct([found.module or f"attention {index}" for index, found in enumerate(tapped)])
-    return tuple(
-        _plan(model, module, found, trace, known) for module, found in zip(modules, tapped, strict=True)
-    )
+    layouts = _Layouts(trace)
+    plans = [_plan(module, found, layouts) for module, found in zip(modules, tapped, strict=True)]
+    left_out = {
+        module: plan.reason for module, plan in zip(modules, plans, strict=True) if isinstance(plan, Lost)
+    }
+    kept = [plan for plan in plans if isinstance(plan, LayerPlan)]
+    if not any(plan.kind == "channel" or plan.key_layout.placed for plan in kept):
+        reasons = [f"in {module} {reason}" for module, reason in left_out.items()]
+        reasons += [f"in {plan.module} {plan.note}" for plan in kept]
+        raise LayoutError(model, reasons[0])
+    layers = tuple(plan if isinstance(plan, LayerPlan) else None for plan in plans)
+    return Planned(layers, tuple(_left_out(left_out)))
 
 
-def _plan(
-    model: str, module: str, found: Tapped, trace: PositionTrace, known: dict[bytes, TokenLayout]
-) -> LayerPlan:
+def _left_out(reasons: dict[str, str]) -> Iterator[str]:
+    """Yield a sentence for each reason for which some modules are not shown."""
+    for reason in dict.fromkeys(reasons.values()):
+        modules = [module for module, why in reasons.items() if why == reason]
+        more = f" and {len(modules) - 1} more are" if len(modules) > 1 else " is"
+        yield f"The attention of {modules[0]}{more} left out: {reason}."
+
+
+def _plan(module: str, found: Tapped, layouts: _Layouts) -> LayerPlan | Lost:
     queries, keys, outputs = found.places
     if queries is CHANNELS or keys is CHANNELS:
         sides = (
@@ -99,16 +138,29 @@ def _plan(
         return LayerPlan(module, "channel", *sides, note=CHANNELS.reason)
     grouping = _grouped(queries, keys, outputs, found.scores.heads)
     if isinstance(grouping, Lost):
-        raise LayoutError(model, f"in {module} {grouping.reason}")
-    query_layout = _layout(model, module, grouping.queries, trace, known)
-    key_layout = _layout(model, module, grouping.keys, trace, known, repeats=grouping.groups > 1)
-    if not key_layout.placed:
-        raise LayoutError(model, f"the keys of {module} have no place on the picture")
-    for layout in (query_layout, key_layout):
-        if layout.placed:
-            require_cover(model, layout, trace.size)
+        return grouping
+    if bool(grouping.keys.real.isnan().all()):
+        return Lost("its keys have no place on the picture")
+    try:
+        query_layout = layouts.of(grouping.queries)
+        key_layout = layouts.of(grouping.keys, repeats=grouping.groups > 1)
+    except ValueError as error:
+        if not _told_apart(grouping):
+            return Lost(str(error))
+        sides = (layouts.without_places(side) for side in (grouping.queries, grouping.keys))
+        note = "; ".join(filter(None, (f"its tokens have no patches on the picture: {error}", found.note)))
+        return LayerPlan(module, "self", *sides, grouping.groups, grouping.order, note)
     kind = "self" if query_layout.placed else "pool"
     return LayerPlan(module, kind, query_layout, key_layout, grouping.groups, grouping.order, found.note)
+
+
+def _told_apart(grouping: Grouping) -> bool:
+    """Return whether each key of a group has a place of its own, so that windows are not taken for heads."""
+    keys = torch.view_as_real(grouping.keys.resolve_conj()).view(grouping.groups, -1, 2)
+    return all(
+        len(np.unique(places.round(), axis=0)) == len(places)
+        for places in (group[~group.isnan().any(dim=1)].numpy() for group in keys)
+    )
 
 
 def _channels(count: int) -> list[str]:
@@ -144,28 +196,39 @@ def _distinct(names: list[str]) -> list[str]:
     ]
 
 
-def _layout(
-    model: str,
-    module: str,
-    places: Tensor,
-    trace: PositionTrace,
-    known: dict[bytes, TokenLayout],
-    repeats: bool = False,
-) -> TokenLayout:
-    traced = places.resolve_conj().numpy()
-    key = traced.tobytes() + bytes([repeats])
-    if key not in known:
-        # Sums over a patch leave float noise far below a thousandth of a pixel.
-        positions = np.stack(
-            [traced.real, np.where(np.isnan(traced.real), np.nan, traced.imag)], axis=1
-        ).round(3)
-        labels = traced.imag[np.isnan(traced.real)].astype(int).tolist()
-        names = prefix_names([trace.parameter_name(label) for label in labels])
-        try:
-            known[key] = TokenLayout.from_positions(positions, names, repeats=repeats)
-        except ValueError as error:
-            raise LayoutError(model, f"in {module} {error}") from error
-    return known[key]
+class _Layouts:
+    """Makes token layouts, the same one for the same places."""
+
+    def __init__(self, trace: PositionTrace) -> None:
+        self._trace = trace
+        self._known: dict[tuple[bytes, bool], TokenLayout] = {}
+
+    def of(self, places: Tensor, repeats: bool = False) -> TokenLayout:
+        """Return the layout of tokens at some places, see `TokenLayout.from_positions`.
+
+        Raises
+        ------
+        ValueError
+            If they fill no grid, or only part of the picture.
+        """
+        traced = places.resolve_conj().numpy()
+        key = (traced.tobytes(), repeats)
+        if key not in self._known:
+            # Sums over a patch leave float noise far below a thousandth of a pixel.
+            positions = np.stack(
+                [traced.real, np.where(np.isnan(traced.real), np.nan, traced.imag)], axis=1
+            ).round(3)
+            labels = traced.imag[np.isnan(traced.real)].astype(int).tolist()
+            names = prefix_names([self._trace.parameter_name(label) for label in labels])
+            layout = TokenLayout.from_positions(positions, names, repeats=repeats)
+            require_cover(layout, self._trace.size)
+            self._known[key] = layout
+        return self._known[key]
+
+    def without_places(self, places: Tensor) -> TokenLayout:
+        """Return a layout of as many tokens, none of them a patch."""
+        names = [f"token{index}" for index in range(len(places))]
+        return TokenLayout.from_positions(np.full((len(places), 2), np.nan, np.float32), names)
 
 
 def prefix_names(parameters: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from viewer import interrupts, streams
 from viewer.errors import Cancelled, PatchreachError
@@ -95,8 +95,19 @@ def _launch(options: Namespace) -> int:
     return launch(**vars(options))
 
 
+class _Parser(ArgumentParser):
+    """A parser that ends with its exit code also where nobody can be told what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line, and end."""
+        try:
+            super().error(message)
+        except OSError:  # standard error is full, which Python 3.10's parser does not expect
+            sys.exit(_NOTHING_DONE)
+
+
 def _parser(name: str, description: str, epilog: str | None = None) -> ArgumentParser:
-    return ArgumentParser(
+    return _Parser(
         prog=f"patchreach {name}".strip(),
         description=description,
         epilog=epilog,

@@ -258,7 +258,9 @@ QUANTIZED_WEIGHTS = f"""
 """
 
 
-def test_weights_rounded_to_integers_are_not_verified(tmp_path):
+def test_weights_rounded_to_integers_are_not_verified(tmp_path, monkeypatch):
+    # The ONNX Runtime that Python 3.10 has does not know this operator of opset 23.
+    monkeypatch.setattr(f"{__name__}.HEAD", HEAD.replace('"" : 23', '"" : 21'))
     (layer,) = attend(QUANTIZED_WEIGHTS, tmp_path).layers
     np.testing.assert_allclose(layer.scores.weights(slice(None)).numpy(), softmax(product()), atol=1e-6)
     assert not layer.verdict.verified

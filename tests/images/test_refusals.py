@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import struct
@@ -51,7 +52,7 @@ NOT_PICTURES = {
     "xml": (b'\xef\xbb\xbf<?xml version="1.0"?><a/>', "an XML document"),
     "pdf": (b"%PDF-1.7\n", "a PDF document"),
     "zip": (a_zip(), "a ZIP archive (or a document or checkpoint packed as one)"),
-    "gzip": (zlib.compress(b"x", wbits=31), "a gzip archive"),
+    "gzip": (gzip.compress(b"x"), "a gzip archive"),
     "mp4": (
         b"\0\0\0\x18ftypmp42\0\0\0\0isommp42" + bytes(20),
         "an MP4 or QuickTime video",

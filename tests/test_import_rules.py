@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def loaded_after_importing(modules: list[str], watched: set[str]) -> set[str]:
     return watched & set(done.stdout.split())
 
 
-QT = {"PySide6", "pyqtgraph", "superqt"}
+QT = {"PySide6", "pyqtgraph"}
 HEAVY = {"torch", "timm", "onnx", "onnxruntime", "matplotlib"}
 
 
@@ -61,3 +62,16 @@ def test_modules_are_found_on_disk():
 )
 def test_importing_loads_nothing_heavy(modules, unwanted):
     assert loaded_after_importing(modules, unwanted) == set()
+
+
+def test_every_library_that_is_asked_for_is_used():
+    """What nobody imports is only waited for at installing."""
+    project = (ROOT / "pyproject.toml").read_text()
+    listed = re.search(r"\ndependencies = \[(.*?)\n\]", project, re.DOTALL)[1]
+    names = re.findall(r'"([A-Za-z0-9-]+)', listed)
+    modules = {"pillow": "PIL", "PySide6-Essentials": "PySide6"}
+    source = "\n".join(file.read_text() for file in (ROOT / "viewer").rglob("*.py"))
+    assert len(names) > 10
+    for name in names:
+        module = modules.get(name, name.replace("-", "_"))
+        assert re.search(rf'(import |from |import_module\("|\(")({module})\b', source), name

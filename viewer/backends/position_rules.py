@@ -93,10 +93,10 @@ def product(call: Call) -> Companions:
         return [None]
     if right.ndim == 1:
         return [mean_place(rows, (-1,), keepdim=False)]
-    return [_product(rows, columns).expand(call.outputs[0].shape)]
+    return [product_place(rows, columns).expand(call.outputs[0].shape)]
 
 
-def _product(left: Tensor, right: Tensor | None) -> Tensor:
+def product_place(left: Tensor, right: Tensor | None) -> Tensor:
     """Return where the elements of a product sit, of which one side at least varies from place to place."""
     rows = mean_place(left, (-1,), keepdim=True)
     if right is None:
@@ -135,7 +135,7 @@ def _shared(queries: Tensor, values: Tensor) -> bool:
 def fused_attention(call: Call) -> Companions:
     """Hand on the query's place."""
     queries, values = (call.companion(call.given()[name]) for name in ("query", "value"))
-    place = None if queries is None else _product(queries, values).expand(call.outputs[0].shape)
+    place = None if queries is None else product_place(queries, values).expand(call.outputs[0].shape)
     return [place] + [None] * (len(call.outputs) - 1)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.backends.timm_zoo import _Softmaxes as Softmaxes
 from tests.backends.timm_zoo import randomize, reference
 from viewer import open_image, open_model
 from viewer.attention.record import Provenance
@@ -101,6 +102,88 @@ def test_sdpa_and_eager_show_what_a_float64_softmax_gives(kind, tmp_path):
             np.testing.assert_allclose(found, weights.numpy(), rtol=0, atol=1e-5)
     assert [layer.name for layer in records[0].layers] == [layer.name for layer in records[1].layers]
     np.testing.assert_allclose(records[0].output, records[1].output, rtol=0, atol=1e-4)
+
+
+def exact(kind, folder, tensor):
+    """Return each softmax of the eager model in float64, as the model has it, and the record."""
+    told, family = told_in(folder), FAMILIES[kind]
+    eager = load(folder, kind, told, family, "eager").eval().double()
+    prepare(eager, family)
+    with torch.no_grad(), Softmaxes() as found:
+        eager(tensor.double())
+    return found.weights, open_model(folder).attend(tensor)
+
+
+def save_small(name, folder, **settings):
+    saved = getattr(transformers, name)
+    torch.manual_seed(0)
+    model = saved(saved.config_class(**settings)).eval()
+    randomize(model)
+    model.save_pretrained(folder)
+
+
+@pytest.mark.parametrize("kind", ["swin", "swinv2"])
+def test_shifted_windows(kind, tmp_path):
+    name = {"swin": "SwinModel", "swinv2": "Swinv2Model"}[kind]
+    save_small(
+        name,
+        tmp_path,
+        image_size=64,
+        patch_size=4,
+        embed_dim=24,
+        depths=[2, 1],
+        num_heads=[2, 3],
+        window_size=4,
+    )
+    weights, record = exact(kind, tmp_path, picture())
+    assert record.verified
+    assert record.output_unchanged
+    sides, shifts = (16, 16, 8), (0, 2, 0)
+    for layer, windows, side, shift in zip(record.layers, weights, sides, shifts, strict=True):
+        order = np.arange(side * side).reshape(side, side)
+        order = np.roll(order, (-shift, -shift), (0, 1)).reshape(side // 4, 4, side // 4, 4)
+        order = order.transpose(0, 2, 1, 3).reshape(-1, 16)
+        patches = (layer.key_layout.positions // (64 // side)).astype(int)
+        numbers = patches[:, 0] * side + patches[:, 1]
+        for head in range(layer.heads):
+            wanted, found = np.zeros((2, side * side, side * side))
+            for tokens, window in zip(order, windows, strict=True):
+                wanted[np.ix_(tokens, tokens)] = window[head].numpy()
+            found[np.ix_(numbers, numbers)] = np.nan_to_num(layer.matrix(head))
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+
+
+def test_hiera(tmp_path):
+    sizes = {"image_size": [64, 64], "embed_dim": 24, "depths": [1, 1, 1, 1], "num_heads": [1, 2, 2, 2]}
+    save_small("HieraModel", tmp_path, **sizes)
+    weights, record = exact("hiera", tmp_path, picture())
+    assert record.verified
+    assert record.output_unchanged
+    for layer, wanted in zip(record.layers, weights, strict=True):
+        # (1, heads, windows, queries, keys): the tokens lie window by window.
+        found = layer.scores.stacked.weights(slice(None)).unflatten(0, (layer.scores.groups, layer.heads))
+        np.testing.assert_allclose(found.transpose(0, 1), wanted[0].numpy(), rtol=0, atol=1e-5)
+
+
+def test_segformer_whose_keys_are_pooled(tmp_path):
+    sizes = {
+        "depths": [1, 1],
+        "num_encoder_blocks": 2,
+        "hidden_sizes": [16, 24],
+        "num_attention_heads": [1, 2],
+    }
+    save_small("SegformerModel", tmp_path, **sizes, sr_ratios=[4, 2], patch_sizes=[7, 3], strides=[4, 2])
+    model = open_model(tmp_path, image_size=64)
+    weights, _ = exact("segformer", tmp_path, picture())
+    record = model.attend(picture())
+    assert record.verified
+    assert [(layer.query_layout.grid, layer.key_layout.grid) for layer in record.layers] == [
+        ((16, 16), (4, 4)),
+        ((8, 8), (4, 4)),
+    ]
+    for layer, wanted in zip(record.layers, weights, strict=True):
+        found = np.stack([layer.matrix(head) for head in range(layer.heads)])
+        np.testing.assert_allclose(found, wanted[0].numpy(), rtol=0, atol=1e-5)
 
 
 def test_the_output_is_that_of_the_model_itself(tmp_path):

@@ -12,11 +12,15 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
+from tests.backends.timm_zoo import _Softmaxes as Softmaxes
 from tests.backends.timm_zoo import randomize
 from viewer import open_image, open_model
 from viewer.attention.record import Provenance
 from viewer.backends import torchvision_model, torchvision_names
 from viewer.backends.catalogue import model_names
+from viewer.backends.model import Job
+from viewer.backends.torch_runner import TorchRunner
+from viewer.backends.torch_sizes import SizedModels
 from viewer.backends.torchvision_model import preprocessing_of, wrap_torchvision
 from viewer.errors import CheckpointError, ModelFileError, OfflineError, UnknownModelError
 from viewer.images.preprocess import prepare
@@ -72,6 +76,60 @@ def test_a_vit_shows_what_a_float64_softmax_gives():
             found = np.stack([layer.matrix(head) for head in range(3)])
             np.testing.assert_allclose(found, weights.numpy(), rtol=0, atol=1e-5)
             tokens = block(tokens)
+
+
+def test_swin_shows_its_shifted_windows():
+    torch.manual_seed(0)
+    model = models.SwinTransformer([4, 4], 24, [2, 1], [2, 3], [4, 4]).eval()
+    randomize(model)
+    opened = TorchRunner("tv", SizedModels("tv", model, (64, 64)), "cpu")
+    tensor = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    run = opened.run(tensor, Job())
+    assert run.unchanged
+    with torch.no_grad(), Softmaxes() as seen:
+        model.double()(tensor.double())
+    for layer, windows, side, shift in zip(run.layers, seen.weights, (16, 16, 8), (0, 2, 0), strict=True):
+        assert layer.verdict.verified
+        order = np.arange(side * side).reshape(side, side)
+        order = np.roll(order, (-shift, -shift), (0, 1)).reshape(side // 4, 4, side // 4, 4)
+        order = order.transpose(0, 2, 1, 3).reshape(-1, 16)
+        patches = (layer.key_layout.positions // (64 // side)).astype(int)
+        numbers = patches[:, 0] * side + patches[:, 1]
+        for head in range(layer.heads):
+            wanted, found = np.zeros((2, side * side, side * side))
+            for tokens, window in zip(order, windows, strict=True):
+                wanted[np.ix_(tokens, tokens)] = window[head].numpy()
+            found[np.ix_(numbers, numbers)] = np.nan_to_num(layer.matrix(head))
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+
+
+def test_maxvit_shows_its_windows_and_grids():
+    torch.manual_seed(0)
+    sizes = {"block_channels": [16, 32], "block_layers": [1, 1], "head_dim": 8, "stochastic_depth_prob": 0.0}
+    model = models.MaxVit((64, 64), 16, 4, **sizes).eval()
+    randomize(model)
+    tensor = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    run = TorchRunner("tv", SizedModels("tv", model, (64, 64)), "cpu").run(tensor, Job())
+    assert run.unchanged
+    with torch.no_grad(), Softmaxes() as seen:
+        model.double()(tensor.double())
+    kinds = [layer.name.split(".")[-3] for layer in run.layers]
+    assert kinds == ["window_attention", "grid_attention"] * 2
+    for layer, windows, kind, side in zip(run.layers, seen.weights, kinds, (16, 16, 8, 8), strict=True):
+        assert layer.verdict.verified
+        blocks = np.arange(side * side)
+        if kind == "window_attention":  # 4 x 4 neighbours
+            blocks = blocks.reshape(side // 4, 4, side // 4, 4).transpose(0, 2, 1, 3)
+        else:  # 4 x 4 patches spread over the picture
+            blocks = blocks.reshape(4, side // 4, 4, side // 4).transpose(1, 3, 0, 2)
+        order = blocks.reshape(-1, 16)
+        patches = (layer.key_layout.positions // (64 // side)).round().astype(int)
+        numbers = patches[:, 0] * side + patches[:, 1]
+        wanted, found = np.zeros((2, side * side, side * side))
+        for tokens, window in zip(order, windows.reshape(-1, layer.heads, 16, 16), strict=True):
+            wanted[np.ix_(tokens, tokens)] = window[0].numpy()
+        found[np.ix_(numbers, numbers)] = np.nan_to_num(layer.matrix(0))
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=str)

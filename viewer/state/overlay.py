@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -135,17 +135,7 @@ def overlay(
     if record is None:
         return None
     layer = record.layers[selection.shown.layer]
-    asked, answers = asked_layout(record, layer, selection.direction), record.layout
-    values, vmax, largest, blank = None, 1.0, 0.0, ""
-    prefix = np.full(record.prefix_tokens, np.nan, np.float32)
-    if found is not None:
-        blank = found.blank[layer.index]
-        prefix = fused(found.prefix[layer.index, : layer.heads], selection.shown, selection.fusion)
-        if not blank:
-            answers = answering_layout(layer, selection.direction)
-            values = fused(found.maps_of(record, layer.index), selection.shown, selection.fusion)
-            vmax = _end(found, values, selection.shown, display)
-            largest = float(np.fmax.reduce(found.peaks if display.scale == "shared" else values, axis=None))
+    asked, shown = asked_layout(record, layer, selection.direction), _map(record, found, selection, display)
     query = selection.query
     patch = patch_of(asked, record.layout, query) if isinstance(query, tuple) else query
     grid = None if record.one_grid else asked.grid
@@ -153,17 +143,17 @@ def overlay(
         seen=_seen(document, record),
         places=record.layout,
         asked=asked,
-        answers=answers,
-        values=values,
-        blank=blank,
+        answers=shown.answers,
+        values=shown.values,
+        blank="" if found is None else found.blank[layer.index],
         vmin=0.0,
-        vmax=vmax,
-        largest=largest,
+        vmax=shown.vmax,
+        largest=shown.largest,
         colormap=display.colormap,
         opacity=display.opacity,
         fade=display.fade,
         show_grid=display.grid,
-        prefix=tuple(zip(record.prefix_names, prefix.tolist(), strict=True)),
+        prefix=_prefix(record, found, selection),
         query=query,
         pins=selection.pins,
         ring=_ring(patch, display.ring, asked.grid),
@@ -172,8 +162,44 @@ def overlay(
         scale_label=_scale_words(selection.shown, display),
         whole=document.image.pixels,
         box=record.box,
-        caption=_caption(document, record, _grids(asked, answers, selection.direction), display.ring, values),
+        caption=_caption(
+            document,
+            record,
+            _grids(asked, shown.answers, selection.direction),
+            display.ring,
+            shown.values is not None and bool(np.isnan(shown.values).any()),
+        ),
     )
+
+
+class _Map(NamedTuple):
+    values: npt.NDArray[np.float32] | None
+    answers: TokenLayout
+    vmax: float
+    largest: float
+
+
+def _map(
+    record: AttentionRecord, found: Attended | None, selection: SelectionValue, display: DisplayValue
+) -> _Map:
+    """Return the shown head's map on its own grid, with its colour scale; fields as in `Overlay`."""
+    shown = selection.shown
+    if found is None or found.blank[shown.layer]:
+        return _Map(None, record.layout, 1.0, 0.0)
+    values = fused(found.maps_of(record, shown.layer), shown, selection.fusion)
+    largest = float(np.fmax.reduce(found.peaks if display.scale == "shared" else values, axis=None))
+    answers = answering_layout(record.layers[shown.layer], selection.direction)
+    return _Map(values, answers, _end(found, values, shown, display), largest)
+
+
+def _prefix(
+    record: AttentionRecord, found: Attended | None, selection: SelectionValue
+) -> tuple[tuple[str, float], ...]:
+    shown, names = selection.shown, record.prefix_names
+    if found is None:
+        return tuple((name, float("nan")) for name in names)
+    heads = found.prefix[shown.layer, : record.layers[shown.layer].heads]
+    return tuple(zip(names, fused(heads, shown, selection.fusion).tolist(), strict=True))
 
 
 def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
@@ -255,7 +281,7 @@ def _caption(
     record: AttentionRecord,
     grids: str,
     hops: int,
-    values: npt.NDArray[np.float32] | None,
+    hatched: bool,
 ) -> str:
     words = f"Model input {size_words(record.input_size)}"
     if record.box is not None:
@@ -263,7 +289,7 @@ def _caption(
         source = _source_words(record.box, document.image.pixels.shape[:2], record.input_size)
         words = f"Model input {pixels_words(record.input_size)}, {source}"
     words += f"; {grids}"
-    if values is not None and np.isnan(values).any():
+    if hatched:
         words += f"; hatched: {UNREACHABLE}"
     if hops > 0:
         reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"

@@ -93,7 +93,7 @@ class Scatter:
         for layer, level in enumerate(levels.tolist()):
             left = layer - (0.6 if layer == 0 else 0.5)
             right = layer + (0.6 if layer == len(levels) - 1 else 0.5)
-            if layer and np.isclose(levels[layer - 1], level, rtol=1e-9):
+            if layer and abs(levels[layer - 1] - level) <= 1e-9 * level:
                 x[-1] = right
             elif np.isfinite(level):
                 x += [np.nan, left, right] if x else [left, right]
@@ -126,12 +126,7 @@ def scatter(
     of_query, uniform_query, query_label = None, None, ""
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple):
-        place = query[0] * record.grid[1] + query[1]
-        of_query = _column([distances[:, under[place]] for _, distances, under in dots.per_query])
-        uniform_query = np.full(len(record.layers), np.nan)
-        for index, _, under in dots.per_query:
-            reference = uniform_distances(record.layers[index], display.protocol, display.unit)
-            uniform_query[index] = reference[under[place]]
+        of_query, uniform_query = _of_query(record, dots, query, display)
         query_label = query_words(query, brief=True, grid=None if record.one_grid else record.grid)
     words = PROTOCOLS[display.protocol]
     return Scatter(
@@ -154,6 +149,18 @@ def scatter(
         convolution_label=CONVOLUTION_LABEL if len(dots.convolution) else NO_CONVOLUTION,
         query_label=query_label,
     )
+
+
+def _of_query(
+    record: AttentionRecord, dots: _Dots, query: tuple[int, int], display: DisplayValue
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the distances of one query, each layer's patch that lies under it, and their references."""
+    place = query[0] * record.grid[1] + query[1]
+    uniform = np.full(len(record.layers), np.nan)
+    for index, _, under in dots.per_query:
+        reference = uniform_distances(record.layers[index], display.protocol, display.unit)
+        uniform[index] = reference[under[place]]
+    return _column([distances[:, under[place]] for _, distances, under in dots.per_query]), uniform
 
 
 _kept: WeakKeyDictionary[RecordMeasures, dict[tuple[str, str], _Dots]] = WeakKeyDictionary()

@@ -95,16 +95,18 @@ def hatch(
     ink = QColor(palette.text)
     ink.setAlphaF(HATCH_INK)
     painter.setPen(QPen(ink, HATCH_WIDTH * em))
-    # Lines of all boxes belong to one raster, so that neighbours do not show a seam.
-    first = math.floor((whole.left() + whole.top()) / step)
-    last = math.ceil((whole.right() + whole.bottom()) / step)
-    painter.drawLines(
-        [
-            QLineF(at * step - whole.top(), whole.top(), at * step - whole.bottom(), whole.bottom())
-            for at in range(first, last + 1)
-        ]
-    )
+    painter.drawLines(_diagonals(whole, step))
     painter.restore()
+
+
+def _diagonals(box: QRectF, step: float) -> list[QLineF]:
+    """Return lines from below to the right, of one raster, so that neighbouring boxes do not show a seam."""
+    first = math.floor((box.left() + box.top()) / step)
+    last = math.ceil((box.right() + box.bottom()) / step)
+    return [
+        QLineF(at * step - box.top(), box.top(), at * step - box.bottom(), box.bottom())
+        for at in range(first, last + 1)
+    ]
 
 
 def rgba_image(colours: npt.NDArray[np.uint8]) -> QImage:

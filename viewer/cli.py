@@ -211,6 +211,14 @@ def _models_parser() -> ArgumentParser:
     parser.add_argument(
         "pattern", nargs="?", default="", metavar="PATTERN", help="part of a name, or with * and ?"
     )
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="run a small model of each timm module (whose name fits), tell what is found; takes minutes",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="where the coverage goes; by default the terminal"
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The models that can be opened by name: timm's Vision Transformers with softmax attention."""
+"""The models that can be opened by name: those of timm and torchvision with softmax attention."""
 
 from __future__ import annotations
 
@@ -22,15 +22,31 @@ if TYPE_CHECKING:
 
     from viewer.backends.model import Job
 
-# timm's modules whose models attend globally with a softmax; Patchreach is tested on each.
+# timm's modules whose models attend with a softmax. COVERAGE.md tells of each what is found in it.
 _FAMILIES = (
-    "vision_transformer",
-    "deit",
-    "beit",
-    "eva",
-    "vision_transformer_relpos",
-    "vision_transformer_hybrid",
+    *("beit", "cait", "convit", "cpubone", "crossvit", "csatv2", "davit", "deepseek_vit", "deit", "edgenext"),
+    *("efficientformer", "efficientformer_v2", "efficientvit_msra", "eva", "gcvit", "gemma4_vit", "hiera"),
+    *("hieradet_sam2", "iformer", "levit", "lowformer", "maxxvit", "mobilenetv5", "mvitv2", "naflexvit"),
+    *("nest", "nextvit", "pit", "pvt_v2", "qwen3_vit", "shvit", "swin_transformer", "swin_transformer_v2"),
+    *(
+        "swin_transformer_v2_cr",
+        "tiny_vit",
+        "tnt",
+        "twins",
+        "vision_transformer",
+        "vision_transformer_hybrid",
+    ),
+    *("vision_transformer_relpos", "vision_transformer_sam", "visformer", "vitamin", "volo", "xcit"),
 )
+# Of these only the models with such names do.
+_IN_PART = {
+    "byoanet": ("*bot*", "*halo*"),
+    "byobnet": ("*_clip*",),
+    "fastvit": ("fastvit_[sm]a*", "fastvit_mci*"),
+    "metaformer": ("caformer_*",),
+    "mobilenetv3": ("*_hybrid_*",),
+    "mobilevit": ("mobilevit_*",),
+}
 # Of these it is known without a download that there is nothing to show.
 _CONVOLUTIONAL = frozenset(
     [
@@ -46,10 +62,18 @@ def _all_names() -> tuple[str, ...]:
     import timm
 
     found = {"sample", *torchvision_names()}
-    for family in _FAMILIES:
-        found.update(timm.list_models(module=family))
-        found.update(timm.list_models(module=family, pretrained=True))
+    for family in (*_FAMILIES, *_IN_PART):
+        for pretrained in (False, True):
+            names = timm.list_models(module=family, pretrained=pretrained)
+            found.update(name for name in names if _attends(family, name))
     return tuple(sorted(found, key=lambda name: (name != "sample", _natural(name))))
+
+
+def _attends(family: str, name: str) -> bool:
+    """Return whether a model of one of timm's modules attends with a softmax, as far as is known."""
+    architecture = name.partition(".")[0]
+    patterns = _IN_PART.get(family, ("*",) if family in _FAMILIES else ())
+    return any(fnmatch.fnmatchcase(architecture, pattern) for pattern in patterns)
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
@@ -96,7 +120,7 @@ def check_family(name: str) -> None:
     from timm.models import model_entrypoint
 
     family = model_entrypoint(name.partition(".")[0]).__module__.rpartition(".")[2]
-    if family in _CONVOLUTIONAL:
+    if family in _CONVOLUTIONAL and not _attends(family, name):
         raise NoAttentionError(name, {}, convolutional=True)
 
 

@@ -231,7 +231,7 @@ class AttentionTap(TorchDispatchMode):
         else:
             scores, note = WeightScores(root.weights.reshape(weights.shape)), _BEFORE_MIXING
         for one in fresh:
-            one.forget()
+            one.close()
         checked = check_rows(scores, output) if note == _BEFORE_MIXING else check(scores, values, output)
         self.mixes.watch(output, "outputs")
         self._add(scores, checked, queries, *operands[1:], note=note)

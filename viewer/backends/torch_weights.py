@@ -29,6 +29,8 @@ class Softmaxed:
         Where it was computed.
     met_values
         Whether it was multiplied with something.
+    shown
+        Whether it is part of weights that make a layer.
     """
 
     weights: Tensor | None
@@ -36,9 +38,11 @@ class Softmaxed:
     product: bool
     module: str
     met_values: bool = False
+    shown: bool = False
 
-    def forget(self) -> None:
-        """Let go of the tensors; a model's weights together would fill the memory."""
+    def close(self) -> None:
+        """Count it as shown, and let go of the tensors; a model's weights together would fill the memory."""
+        self.shown = True
         self.weights = self.origin = None
 
 
@@ -96,7 +100,7 @@ def no_attention(softmaxed: Iterable[Softmaxed]) -> list[str]:
 
     Such are factorized and outlook attention, the mixing of states, gates, and classifiers.
     """
-    others = [one for one in softmaxed if not one.product]
+    others = [one for one in softmaxed if not (one.product or one.shown)]
     found = []
     for met, verbs, what in (
         (True, ("weighs values, but comes", "weigh values, but come"), "from no product of queries and keys"),

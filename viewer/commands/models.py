@@ -10,13 +10,17 @@ from viewer.commands.console import say
 
 
 def run(options: Namespace) -> int:
-    """List the names that a pattern fits, one a line.
+    """List the names that a pattern fits, one a line, or what becomes of each family (``--coverage``).
 
     Returns
     -------
     int
-        0, or 2 if there are none.
+        0; 1 if some families could not be run; 2 if no name fits.
     """
+    if options.coverage:
+        from viewer.commands import coverage
+
+        return coverage.run(options)
     names = model_names(options.pattern)
     if not names:
         say(_nothing(options.pattern))
@@ -33,6 +37,6 @@ def _nothing(pattern: str) -> str:
     listing = ", ".join(others[:3])
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
     return (
-        f"timm has models whose names fit {pattern!r} ({listing}{more}), but Patchreach can't show them yet: "
-        "it shows models in which every patch may attend to every patch."
+        f"timm has models whose names fit {pattern!r} ({listing}{more}), but none of those "
+        "attends with a softmax, which is what Patchreach shows."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import dataclass
+from typing import Union
 
 import numpy as np
 import timm
@@ -57,10 +58,13 @@ def _fused_logits(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fa
     return logits + attn_mask
 
 
-def built(name: str, is_fused: bool = True, seed: int = 0, **arguments: object) -> nn.Module:
-    """Make a model of a family, of seeded random weights that make attention uneven."""
+def built(
+    name: str | type[nn.Module], is_fused: bool = True, seed: int = 0, **arguments: object
+) -> nn.Module:
+    """Make a model, named or of a class, of seeded random weights that make attention uneven."""
     with fused(is_fused):
-        model = timm.create_model(name, pretrained=False, **arguments).eval()
+        model = timm.create_model(name, **arguments) if isinstance(name, str) else name(**arguments)
+    model.eval()
     randomize(model, seed)
     return model
 
@@ -73,9 +77,9 @@ def logits_of(model: nn.Module, tensor: torch.Tensor, modules: str = "") -> list
     return [logits for module, logits in found.logits if re.search(modules, module)]
 
 
-def record_of(name: str, model: nn.Module, tensor: torch.Tensor):
+def record_of(model: nn.Module, tensor: torch.Tensor):
     """Return what Patchreach has of a model and a preprocessed picture."""
-    wrapped = attending(name, model)
+    wrapped = attending(type(model).__name__, model)
     wrapped.runner.sizes.own = tuple(tensor.shape[-2:])
     return wrapped.attend(tensor)
 
@@ -100,25 +104,39 @@ def whole(places: np.ndarray, prefix: int = 0) -> np.ndarray:
     return np.concatenate([np.full((1, prefix, 2), np.nan), tokens], axis=1)
 
 
-def padded(places: np.ndarray, multiple: int) -> np.ndarray:
-    """Return a grid filled up at its ends to a multiple."""
-    missing = [(0, -size % multiple) for size in places.shape[:2]]
-    return np.pad(places, [*missing, (0, 0)], constant_values=np.nan)
+Sides = Union[int, "tuple[int, int]"]
 
 
-def windows(places: np.ndarray, window: int, shift: tuple[int, int] = (0, 0)) -> np.ndarray:
-    """Return the windows of a grid that was rolled back by `shift` and filled up."""
-    rolled = padded(np.roll(places, (-shift[0], -shift[1]), axis=(0, 1)), window)
-    high, wide = (size // window for size in rolled.shape[:2])
-    cut = rolled.reshape(high, window, wide, window, 2).transpose(0, 2, 1, 3, 4)
-    return cut.reshape(high * wide, window * window, 2)
+def pair(sides: Sides) -> tuple[int, int]:
+    return (sides, sides) if isinstance(sides, int) else sides
 
 
-def spread(places: np.ndarray, window: int) -> np.ndarray:
-    """Return groups of tokens that lie a `window`-th of the grid apart (MaxViT's grid attention)."""
-    high, wide = (size // window for size in places.shape[:2])
-    cut = places.reshape(window, high, window, wide, 2).transpose(1, 3, 0, 2, 4)
-    return cut.reshape(high * wide, window * window, 2)
+def windows(places: np.ndarray, window: Sides, shift: tuple[int, int] = (0, 0)) -> np.ndarray:
+    """Return the windows of a grid that was rolled back by `shift` and filled up at its ends."""
+    rows, columns = pair(window)
+    rolled = np.roll(places, (-shift[0], -shift[1]), axis=(0, 1))
+    missing = [(0, -size % multiple) for size, multiple in zip(places.shape, (rows, columns), strict=False)]
+    filled = np.pad(rolled, [*missing, (0, 0)], constant_values=np.nan)
+    high, wide = filled.shape[0] // rows, filled.shape[1] // columns
+    cut = filled.reshape(high, rows, wide, columns, 2).transpose(0, 2, 1, 3, 4)
+    return cut.reshape(high * wide, rows * columns, 2)
+
+
+def spread(places: np.ndarray, window: Sides) -> np.ndarray:
+    """Return groups of as many tokens as a window, spread evenly over the grid (MaxViT's grid attention)."""
+    rows, columns = pair(window)
+    high, wide = places.shape[0] // rows, places.shape[1] // columns
+    cut = places.reshape(rows, high, columns, wide, 2).transpose(1, 3, 0, 2, 4)
+    return cut.reshape(high * wide, rows * columns, 2)
+
+
+def haloed(places: np.ndarray, block: int, halo: int) -> np.ndarray:
+    """Return the keys of each block: its tokens and those up to `halo` around, none past the border."""
+    filled = np.pad(places, [(halo, halo), (halo, halo), (0, 0)], constant_values=np.nan)
+    side = block + 2 * halo
+    starts = [range(0, size, block) for size in places.shape[:2]]
+    cut = [filled[y : y + side, x : x + side] for y in starts[0] for x in starts[1]]
+    return np.stack(cut).reshape(len(cut), -1, 2)
 
 
 # --- comparison
@@ -133,14 +151,14 @@ class Truth:
     logits
         Stacked in any way that reshapes to (groups, heads, queries, keys).
     queries, keys
-        (groups, tokens, 2).
+        (groups, tokens, 2); None where channels attend.
     weights
         Softmax of the logits, unless a model changes it.
     """
 
     logits: torch.Tensor
-    queries: np.ndarray
-    keys: np.ndarray
+    queries: np.ndarray | None
+    keys: np.ndarray | None
     weights: torch.Tensor | None = None
 
     def shaped(self, stacked: torch.Tensor) -> torch.Tensor:
@@ -152,6 +170,7 @@ def check_layer(layer, truth: Truth) -> None:
     assert layer.verdict.verified, layer.verdict
     groups = len(truth.queries)
     assert layer.scores.groups == groups
+    assert layer.kind == ("self" if np.isfinite(truth.queries).any() else "pool")
     for layout, places in ((layer.query_layout, truth.queries), (layer.key_layout, truth.keys)):
         found = layout.positions.reshape(groups, -1, 2)
         np.testing.assert_allclose(found, places, rtol=0, atol=1e-3)
@@ -163,6 +182,16 @@ def check_layer(layer, truth: Truth) -> None:
     check_reach(layer, reach)
     if layer.query_layout.placed and layer.key_layout.placed:
         check_uniform(layer, truth, reach)
+
+
+def check_channels(layer, logits: torch.Tensor) -> None:
+    """Compare a layer whose channels attend to one another: (1, heads, channels, channels) logits."""
+    assert (layer.kind, layer.scores.groups) == ("channel", 1)
+    assert layer.verdict.verified, layer.verdict
+    assert not (layer.query_layout.placed or layer.key_layout.placed)
+    assert "channels" in layer.note
+    found = layer.scores.weights(slice(None)).numpy()
+    np.testing.assert_allclose(found, torch.softmax(logits, -1)[0].numpy(), rtol=0, atol=1e-5)
 
 
 def check_reach(layer, reach: np.ndarray) -> None:
@@ -184,12 +213,14 @@ def check_uniform(layer, truth: Truth, reach: np.ndarray) -> None:
 
 
 def check(record, truths: list[Truth]) -> None:
-    """Compare a record whose layers are all of tokens; the model must give attention something to tell apart."""
+    """Compare a record layer by layer; the model must give attention something to tell apart."""
     assert record.output_unchanged
     assert len(record.layers) == len(truths)
     for layer, truth in zip(record.layers, truths, strict=True):
-        check_layer(layer, truth)
-    peaks = [
-        float((torch.softmax(truth.logits, -1).amax(-1)).mean()) * truth.keys.shape[1] for truth in truths
-    ]
+        if truth.queries is None:
+            check_channels(layer, truth.logits)
+        else:
+            check_layer(layer, truth)
+    weights = [torch.softmax(truth.logits, -1) for truth in truths]
+    peaks = [float(rows.amax(-1).mean()) * rows.shape[-1] for rows in weights]
     assert max(peaks) > 1.3, "attention is as good as uniform, so that nothing is shown by this test"

@@ -152,3 +152,14 @@ def test_the_scatter_has_a_level_for_each_layer_and_no_convolutions(document) ->
     assert len(levels) == 4  # layers 3 and 5 agree
     assert not any("convolution" in text for text in svg.texts)
     assert not any(palette("light").convolution in path.get("style", "") for path in svg.paths())
+
+
+@pytest.mark.parametrize("view", ["overlay", "heads", "scatter", "all"])
+def test_a_model_of_channel_attention_alone_has_figures_that_say_so(view) -> None:
+    record = mixed_record()
+    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    selection = SelectionValue(head=HeadRef(0, 0))
+    scene = compose(document_of(record), selection, DisplayValue(grid=True, ring=2))
+    said = " ".join(Svg(draw(scene, FigureRequest(view), "svg")).texts)
+    assert ("channels attend to channels here" in said) == (view in ("overlay", "all"))
+    assert "dashed" not in said

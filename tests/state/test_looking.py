@@ -12,7 +12,7 @@ from viewer.state.documents import Documents
 from viewer.state.looking import Looking
 from viewer.state.selection import HeadRef, Selection, SelectionValue
 
-from .records import random_record
+from .records import mixed_record, random_record
 
 
 @pytest.fixture
@@ -32,6 +32,15 @@ def test_a_first_record_shows_the_middle_patch_and_the_middle_layer(parts):
     add(documents, layers=6, grid=(4, 7))
     assert selection.value.query == (2, 3)
     assert selection.value.head == HeadRef(3, None)
+
+
+def test_the_first_layer_shown_is_one_with_patches(parts):
+    documents, selection, _ = parts
+    document = documents.add(open_image(np.zeros((8, 8, 3), np.uint8), "a"))
+    mixed = mixed_record()
+    layers = tuple(replace(mixed.layers[at], index=i) for i, at in enumerate((0, 4, 2)))
+    documents.update(document.key, record=replace(mixed, layers=layers), status="measuring")
+    assert selection.value.head == HeadRef(2, None)
 
 
 def test_what_is_selected_already_is_left_alone(parts):

@@ -256,3 +256,17 @@ def test_uniform_attention_is_a_level_for_each_layer(qtbot):
     # The dots of the layer without a distance are missing, all others are there.
     assert len(panel.plot.positions()) == 12
     assert holder.isVisible()
+
+
+def test_a_model_of_channels_alone_is_shown_without_a_query(qtbot):
+    record = mixed_record()
+    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    documents, selection, display, scene = state_of(record)
+    display.set(replace(display.value, grid=True, ring=1))
+    panel = ImagePanel(selection, display)
+    holder = show(qtbot, panel, scene, "overlay", (560, 560))
+    qtbot.mouseMove(panel, whole(place(panel, 60, 60)))
+    Steps(documents, selection).query(1, 0)
+    assert selection.value.query is None
+    assert "no map" in scene.value.overlay.title
+    assert holder.isVisible()

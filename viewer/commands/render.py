@@ -75,9 +75,10 @@ def _selection(options: Namespace, record: AttentionRecord) -> SelectionValue:
     count = record.layers[head.layer].heads
     if head.head is not None and head.head >= count:
         raise ExportError(f"There is no head {head.head} in layer {head.layer}; it has {count}, from 0 on.")
+    query = _query(options.query, record)
     return replace(
         SelectionValue(),
-        pins=(_query(options.query, record),),
+        pins=() if query is None else (query,),
         head=head,
         fusion=options.head if fused else "mean",
         direction=options.direction,
@@ -94,10 +95,10 @@ def _layer(asked: int | None, record: AttentionRecord) -> int:
     return asked
 
 
-def _query(asked: Query | None, record: AttentionRecord) -> Query:
-    """Return the asked query, by default the patch in the middle."""
+def _query(asked: Query | None, record: AttentionRecord) -> Query | None:
+    """Return the asked query, by default the patch in the middle; None where there are no patches."""
     if asked is None:
-        return record.grid[0] // 2, record.grid[1] // 2
+        return (record.grid[0] // 2, record.grid[1] // 2) if record.layout.placed else None
     try:
         record.require(asked)
     except LookupError as error:

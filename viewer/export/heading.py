@@ -28,7 +28,7 @@ def title(scene: SceneValue, view: View) -> str:
         return "" if scene.heads is None else scene.heads.title
     if scene.overlay is None:
         return ""
-    if scene.overlay.values is None:
+    if scene.overlay.values is None and not scene.overlay.blank:
         # The window's title says what to do next, which is no title for a figure.
         return head_words(_record(scene), scene.selection.shown, scene.selection.fusion)
     return scene.overlay.title

@@ -56,7 +56,8 @@ class OverlayPart:
         usual = max(1, round(_WISHED * self.style.em / longest))
         if longest > _LARGEST:
             usual = 1 / -(-longest // _LARGEST)
-        return usual if self.room is None else self._filling(usual, self.room)
+        fixed = self.room is None or not self.overlay.asked.placed
+        return usual if fixed else self._filling(usual, self.room)
 
     def _filling(self, usual: float, room: tuple[int, int]) -> float:
         """Return the largest factor above the usual with which all fits and patches have whole pixels."""
@@ -138,7 +139,7 @@ class OverlayPart:
             self._draw_values(sheet, left, top, overlay.values)
         if overlay.blank:
             self._draw_blank(sheet, left, top)
-        if overlay.show_grid:
+        if overlay.show_grid and overlay.asked.placed:
             self._draw_grid(sheet, left, top)
         self._draw_marks(sheet, left, top)
         beside = left + width + round(0.8 * self.style.em)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.state.places import answering_layout, spreads, why_blank
+from viewer.state.places import answering_layout, map_grid, spreads, why_blank
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -73,7 +73,7 @@ def attended(document: ImageDocument, query: Query, direction: Direction) -> Att
         layers = attention_to(record, document.measures, query)
     else:
         return None
-    blank = tuple(why_blank(record, layer, query, direction) for layer in record.layers)
+    blank = tuple(why_blank(layer, query, direction) for layer in record.layers)
     maps, peaks = _on_grid(record, layers, direction)
     return Attended(query, direction, layers, maps, _on_prefix(record, layers, direction), peaks, blank)
 
@@ -86,7 +86,7 @@ def _on_grid(
     record: AttentionRecord, layers: tuple[npt.NDArray[np.float32], ...], direction: Direction
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Put the weights of each layer where their tokens sit; returns maps and peaks as in `Attended`."""
-    rows, columns = record.grid
+    rows, columns = map_grid(record)
     most = max(layer.heads for layer in record.layers)
     maps = np.full((len(layers), most, rows * columns), np.nan, np.float32)
     own: dict[int, npt.NDArray[np.float32]] = {}

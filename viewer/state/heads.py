@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.state.places import limited
+from viewer.state.places import limited, map_grid, why_blank
 from viewer.state.scale import limits
 from viewer.state.words import asked_words, bar_words
 
@@ -86,7 +86,9 @@ def heads(
     query, grid = selection.query, None if record.one_grid else record.grid
     return Heads(
         maps=None if found is None else found.maps,
-        blank=("",) * len(counts) if found is None else found.blank,
+        blank=tuple(why_blank(layer, query, selection.direction) for layer in record.layers)
+        if found is None
+        else found.blank,
         hatched=limited(record),
         vmax=np.ones((len(counts), max(counts)), np.float32)
         if found is None
@@ -94,7 +96,7 @@ def heads(
         heads=counts,
         layer_names=tuple(layer.name for layer in record.layers),
         layer_grids=tuple("" if record.one_grid else _grids(layer) for layer in record.layers),
-        grid=record.grid,
+        grid=map_grid(record),
         colormap=display.colormap,
         shown=selection.shown,
         title="Every head"

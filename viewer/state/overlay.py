@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from viewer.state.colormaps import rgba
-from viewer.state.places import UNREACHABLE, answering_layout, asked_layout, patch_of, query_of, same_patches
+from viewer.state.places import (
+    UNREACHABLE,
+    answering_layout,
+    asked_layout,
+    patch_of,
+    query_of,
+    same_patches,
+    why_blank,
+)
 from viewer.state.scale import limits
 from viewer.state.words import asked_words, bar_words, grid_words, head_words, pixels_words, size_words
 
@@ -43,7 +51,7 @@ class Overlay:
         float32 (rows and columns of `answers`), attention weight on each patch, NaN where it is out of the
         query's reach; None while there is no map.
     blank
-        Why the layer has no map, as a clause; empty where it has one, and while no query is selected.
+        Why the layer has no map, as a clause; empty where it has one, or would have for some query.
     vmin, vmax
         Ends of the colour scale, as weights; what is above `vmax` has its colour.
     largest
@@ -112,11 +120,13 @@ class Overlay:
         """Return the patch of `asked` that a query lies on; None for a prefix token."""
         return patch_of(self.asked, self.places, query) if isinstance(query, tuple) else None
 
-    def query_at(self, y: float, x: float, among: Iterable[Query | None] = ()) -> tuple[int, int]:
-        """Return the query for the shown layer's patch at a point in input pixels.
+    def query_at(self, y: float, x: float, among: Iterable[Query | None] = ()) -> tuple[int, int] | None:
+        """Return the query for the shown layer's patch at a point in input pixels; None without patches.
 
         It is the first of `among` that lies on the same patch, where there is one.
         """
+        if not self.asked.placed:
+            return None
         return query_of(self.asked, self.places, self.asked.patch_at(y, x), among)
 
     @property
@@ -145,7 +155,7 @@ def overlay(
         asked=asked,
         answers=shown.answers,
         values=shown.values,
-        blank="" if found is None else found.blank[layer.index],
+        blank=why_blank(layer, query, selection.direction),
         vmin=0.0,
         vmax=shown.vmax,
         largest=shown.largest,
@@ -166,7 +176,7 @@ def overlay(
             document,
             record,
             _grids(asked, shown.answers, selection.direction),
-            display.ring,
+            display.ring if isinstance(patch, tuple) else 0,
             shown.values is not None and bool(np.isnan(shown.values).any()),
         ),
     )
@@ -229,13 +239,14 @@ def fused(heads: npt.NDArray[np.float32], shown: HeadRef, fusion: Fusion) -> npt
 def title(record: AttentionRecord, found: Attended | None, selection: SelectionValue) -> str:
     """Say which map is shown, or what to do to see one."""
     words = head_words(record, selection.shown, selection.fusion)
+    layer = record.layers[selection.shown.layer]
+    blank = why_blank(layer, selection.query, selection.direction)
+    if blank:
+        return f"{words}: no map, {blank}"
     if selection.query is None:
         return f"{words}: point at a patch to see what it attends to"
     if found is None:
         return f"{words}: which patches attend to the query is known once all heads are measured"
-    layer = record.layers[selection.shown.layer]
-    if found.blank[layer.index]:
-        return f"{words}: no map, {found.blank[layer.index]}"
     return f"{words}: {asked_in(record, layer, selection.query, selection.direction)}"
 
 
@@ -270,6 +281,8 @@ def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.ui
 
 def _grids(asked: TokenLayout, answers: TokenLayout, direction: Direction) -> str:
     """Say the patches of the shown layer; those of queries and keys, where they differ."""
+    if not asked.placed:
+        return "no patches"
     if same_patches(asked, answers):
         return f"{grid_words(asked.grid)} of patches, counted from 0"
     queries, keys = (asked, answers) if direction == "from" else (answers, asked)

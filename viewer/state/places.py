@@ -154,8 +154,8 @@ def rectangles(where: npt.NDArray[np.bool_]) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def why_blank(record: AttentionRecord, layer: AttentionLayer, query: Query, direction: Direction) -> str:
-    """Return why a layer has no map for a query, as a clause; empty where it has one."""
+def why_blank(layer: AttentionLayer, query: Query | None, direction: Direction) -> str:
+    """Return why a layer has no map for a query (or for any, if it is None), as a clause; else nothing."""
     if layer.kind == "channel":
         return "channels attend to channels here, and they have no place on the picture"
     asked = layer.query_layout if direction == "from" else layer.key_layout
@@ -168,8 +168,13 @@ def why_blank(record: AttentionRecord, layer: AttentionLayer, query: Query, dire
     if isinstance(query, str) and query not in asked.prefix_names:
         return f"this layer does not have {query_words(query)}"
     if isinstance(query, tuple) and not asked.placed:
-        return layer.note or "its patches have no known place on the picture"
+        return layer.note or "only learned queries attend here, no patch does"
     return ""
+
+
+def map_grid(record: AttentionRecord) -> tuple[int, int]:
+    """Return rows and columns of every map; one patch where no layer has any (attention of channels alone)."""
+    return record.grid if record.layout.placed else (1, 1)
 
 
 def limited(record: AttentionRecord) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNIFORM_LABEL = "uniform attention"
 CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
-NO_CONVOLUTION = "no line for convolutions: the layers differ in their grids"
+NO_CONVOLUTION = "no line for convolutions: the layers differ in their patches"
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,7 @@ def _read(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol,
         prefix_mass=_column([measured.mean_prefix_mass() for _, measured in rows]),
         uniform=uniform,
         convolution=convolution_distances(record.layout, len(measures.layers), unit)
-        if record.one_grid
+        if record.one_grid and record.layout.placed
         else np.empty(0),
     )
 

@@ -239,7 +239,7 @@ class ImagePanel(QWidget):
 
     def _paint_marks(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
         asked, (rows, columns) = overlay.asked, overlay.grid
-        if overlay.show_grid:
+        if overlay.show_grid and asked.placed:
             painter.setClipRect(layout.picture)
             painter.setPen(QPen(QColor(255, 255, 255, 110), 0))
             for row in range(rows + 1):

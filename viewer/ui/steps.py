@@ -27,7 +27,7 @@ class Steps:
     def query(self, down: int, right: int) -> None:
         """Move the query by patches of the shown layer."""
         record, value = self._record, self._selection.value
-        if record is not None:
+        if record is not None and record.layout.placed:
             layer = record.layers[value.shown.layer]
             layout = asked_layout(record, layer, value.direction)
             self._selection.move_query(stepped(layout, record.layout, value.query, down, right))

@@ -6,11 +6,13 @@ import base64
 import os
 import shutil
 import sys
+import warnings
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 from PIL import Image
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage
@@ -190,6 +192,52 @@ def test_weights_alone_ask_for_an_architecture(opened, qtbot, tmp_path, weights)
     settle(qtbot, opened)
     assert opened.documents.current.status == "done"
     assert opened.documents.current.record.provenance.weights == str(copied)
+
+
+@OFFSCREEN
+def test_architectures_that_weights_fit_come_first(opened, qtbot, tmp_path, weights, monkeypatch):
+    from viewer.backends import architectures
+    from viewer.ui.model_picker import ModelPicker
+
+    copied = tmp_path / "mine.safetensors"
+    shutil.copy(weights, copied)
+    # Among the hundreds there are it takes seconds.
+    monkeypatch.setattr(
+        architectures, "model_names", lambda: ("vit_tiny_patch16_224", "test_vit", "test_vit2")
+    )
+    drop(opened, urls(copied))
+    picker = opened.window.findChild(ModelPicker)
+    qtbot.waitUntil(lambda: "fit" in picker.name.placeholderText().split(), timeout=30_000)
+    assert picker.name.placeholderText() == "The weights in mine.safetensors fit test_vit."
+    shown = picker.names.model()
+    assert shown.index(0, 0).data() == "test_vit"
+    assert shown.rowCount() > 100
+    picker.reject()
+    settle(qtbot, opened)
+
+
+def test_a_folder_of_transformers_and_a_program_open_as_models(opened, qtbot, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    folder, program = tmp_path / "dinov2", tmp_path / "traced.pt"
+    sizes = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 64}
+    transformers.Dinov2Model(transformers.Dinov2Config(**sizes, patch_size=16)).save_pretrained(folder)
+    drop(opened, urls(folder))
+    settle(qtbot, opened)
+    assert opened.documents.model.name == str(folder)
+    assert opened.documents.current.status == "done"
+    assert len(opened.documents.current.record.layers) == 1
+
+    vit = timm.create_model("test_vit", pretrained=False).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, the files stay
+        torch.jit.trace(vit, torch.zeros(1, 3, 160, 160)).save(str(program))
+    drop(opened, urls(program))
+    settle(qtbot, opened)
+    assert opened.documents.model.name == str(program)
+    assert len(opened.documents.current.record.layers) == 6
+    assert opened.window.messages.texts == ()
 
 
 def test_a_broken_model_leaves_the_open_one_alone(opened, qtbot, tmp_path):

@@ -115,7 +115,11 @@ def _load(path: Path) -> torch.jit.ScriptModule:
         for _, module in program.named_modules():
             for method in module._c._method_names():
                 _check(module._c._get_method(method).graph)
-        return program.eval()
+    inputs = [given.name for given in program.forward.schema.arguments[1:] if not given.has_default_value()]
+    if len(inputs) != 1:
+        listing = ", ".join(inputs) or "none"
+        raise Refused(f"is a TorchScript program with {len(inputs)} inputs ({listing}), not a single picture")
+    return program.eval()
 
 
 def _copied(path: Path) -> io.BytesIO:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,6 +94,10 @@ class ModelPicker(QDialog):
         self._check()
         scope = id(self)
         jobs.submit(Request("Listing model names", _model_names, self._take_names, scopes=(scope,)))
+        if weights is not None:
+            looking = "Looking for the architectures that the weights fit"
+            found = partial(self._take_fitting, weights.name)
+            jobs.submit(Request(looking, partial(_fitting, weights), found, scopes=(scope,)))
         self.destroyed.connect(lambda: jobs.invalidate(scope))
 
     def _build(self) -> None:
@@ -167,6 +173,18 @@ class ModelPicker(QDialog):
         self._strings.setStringList(list(dict.fromkeys([*self._first, *names])))
         self._filter.search(self.name.text())
 
+    def _take_fitting(self, weights: str, names: Sequence[str]) -> None:
+        """Put the architectures that the given weights fit first, the best at the top."""
+        if not names:
+            return
+        self._first = list(names)
+        self._take_names(self._strings.stringList())
+        self.name.setPlaceholderText(
+            f"The weights in {weights} fit {names[0]}."
+            if len(names) == 1
+            else f"The weights in {weights} fit the first {len(names)} of these, the best at the top."
+        )
+
     def _check(self) -> None:
         problem = ""
         try:
@@ -179,7 +197,10 @@ class ModelPicker(QDialog):
 
     def _browse_model(self) -> None:
         path, _ = QFileDialog.getOpenFileName(
-            self, "Open a model file", self._folder, "Models (*.onnx *.pt2);;All files (*)"
+            self,
+            "Open a model file",
+            self._folder,
+            "Models (*.onnx *.pt2 *.pt *.pth *.safetensors);;All files (*)",
         )
         if path:
             self.name.setText(path)
@@ -200,6 +221,14 @@ def _model_names(job: Job) -> list[str]:
 
     job.step("Listing model names")
     return model_names()
+
+
+def _fitting(weights: Path, job: Job) -> tuple[str, ...]:
+    """Return the architectures that a file of weights fits; opening it tells what is wrong with it."""
+    from viewer.backends.architectures import fitting
+    from viewer.backends.checkpoint_files import read_state
+
+    return fitting(read_state(weights), job)
 
 
 def _with_button(field: QLineEdit, text: str, clicked: object) -> QHBoxLayout:

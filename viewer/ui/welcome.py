@@ -29,7 +29,8 @@ class Welcome(QFrame):
         self.tell_model("")
         hint = _words(
             "Pictures: JPEG, PNG, WebP, AVIF, HEIC, TIFF, GIF, BMP, a folder of them, or paste one.\n"
-            "Models: an .onnx file, the name of a timm model, or a checkpoint (.safetensors, .pth).",
+            "Models: an .onnx, .pt2 or TorchScript file, a transformers folder, the name of a timm or\n"
+            "torchvision model, or a checkpoint (.safetensors, .pth).",
             "faint",
         )
         column = QVBoxLayout(self)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Restore = Callable[[Path], object | None]
 
 SAMPLE = ModelRequest("sample")
-_WHOLE_MODELS = {".onnx", ".pt2"}
 _MOST_OF_A_FOLDER = 64
 _MOST_PIXEL_BYTES = 4 << 30
 _AGAIN = "Double-click it in the film strip to try again."
@@ -148,23 +147,25 @@ class Workflow(QObject):
     # What was dropped
 
     def _put_off(self, path: Path) -> bool:
-        """Leave a folder to the working thread; looking into it may take long."""
+        """Leave a folder of pictures to the working thread; looking into it may take long."""
+        from viewer.backends.whole_models import opens_alone
+
         # Not pathlib's, which raises for a name that is too long or a closed folder: opening tells of that.
-        folder = os.path.isdir(path)  # noqa: PTH112
+        folder = os.path.isdir(path) and not opens_alone(path)  # noqa: PTH112
         if folder:
             self._folders.append(path)
         return folder
 
     def _sort_in(self, paths: list[Path]) -> None:
+        from viewer.backends.whole_models import opens_alone
         from viewer.images.sources import kind_of
 
         models = []
         pictures = []
         for path in paths:
-            kind = kind_of(path)
-            if kind == "model" and path.suffix.lower() in _WHOLE_MODELS:
+            if opens_alone(path):
                 models.append(path)
-            elif kind == "model":
+            elif kind_of(path) == "model":
                 self.checkpoint_given.emit(path)
             else:
                 pictures.append(path)

@@ -22,7 +22,10 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 _NOTHING_DONE = 2
 
-_MODEL_HELP = "sample, a timm name, or a file (.onnx, .safetensors, .pth, .pt, .pt2)"
+_MODEL_HELP = (
+    "sample, a timm or torchvision/ name, hf:ORG/NAME, a transformers folder, or a file "
+    "(.onnx, .pt2, .pt, .pth, .safetensors)"
+)
 _EPILOG = """\
 commands (each explains itself with --help):
   measure IMAGE ... --model MODEL    distance, entropy and prefix mass of every head

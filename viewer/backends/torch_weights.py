@@ -87,7 +87,8 @@ def onward(name: str, known: Iterable[Onward], module: str) -> Onward:
         return first
     roots = tuple(dict.fromkeys(root for one in (first, *rest) for root in one.roots))
     conflict = next((one.conflict for one in (first, *rest) if one.conflict), "")
-    if len(roots) > len(first.roots) and name in SUMS:
+    # Heads of one softmax may be put together as well as two softmaxes.
+    if rest and name in SUMS:
         conflict = conflict or (
             f"the weights of two attentions are {SUMS[name]} in {module or 'the model'}, "
             "so neither map is what the model uses alone"

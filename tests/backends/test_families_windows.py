@@ -81,8 +81,8 @@ def twins():
 
 
 def maxvit():
-    """A stage halves the grid by a convolution around a token and by a mean of two: a quarter token in."""
-    grids = [lattice(64 // step, 96 // step, step, step / 4) for step in (4, 8, 16, 32)]
+    """The stem starts on the first pixel; from then on tokens sit between the two they come from."""
+    grids = [lattice(64 // step, 96 // step, step, step / 2 - 0.5) for step in (4, 8, 16, 32)]
     return alike(*(cut(grid, (2, 3)) for grid in grids for cut in (windows, spread)))
 
 

@@ -195,3 +195,18 @@ def test_places_go_where_sorting_sends_tokens():
         kept = tokens.gather(1, chosen[..., None].expand(-1, -1, 5))
     same(trace.tokens(kept), grid(8)[chosen[0]])
     assert trace.depends
+
+
+def test_a_branch_that_lies_a_little_aside_moves_nothing():
+    """A branch of half the grid, centred on every other token, is scaled up and added, in either order."""
+    down = torch.randn(5, 5, 3, 3)
+
+    def branch(maps):
+        small = functional.conv2d(maps, down, stride=2, padding=1)
+        return functional.interpolate(small, (4, 6), mode="bilinear")
+
+    def maps(x):
+        return embed(x).mT.view(1, 5, 4, 6)
+
+    for add in (lambda stream, more: stream + more, lambda stream, more: more + stream):
+        same(places(lambda x, add=add: add(stream := maps(x), branch(stream)).flatten(2).mT), grid(8))

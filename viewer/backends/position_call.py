@@ -27,6 +27,8 @@ class Call:
         Returns a tensor's companion, None where it stems from parameters alone.
     label
         Returns the number of the parameter a tensor stems from.
+    age
+        Returns a number that is larger the later a tensor was made.
     """
 
     func: torch._ops.OpOverload
@@ -35,6 +37,7 @@ class Call:
     outputs: list[Tensor]
     companion: Callable[[Tensor], Tensor | None]
     label: Callable[[Tensor], int]
+    age: Callable[[Tensor], int]
 
     @property
     def name(self) -> str:

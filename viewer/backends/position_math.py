@@ -10,6 +10,8 @@ from torch import Tensor
 
 PADDING_LABEL = -1
 """Stands in for a parameter's number where elements were filled in."""
+# Corners of cells are further apart than their sides, and the outermost cells are counted half.
+_NEIGHBOURS = 1.5
 
 
 def unplaced(shape: Sequence[int], label: int = 0) -> Tensor:
@@ -55,8 +57,9 @@ def merge(companions: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
     """Return where elements sit that were made from one element of each companion.
 
     Where one of two repeats along dimensions that the other varies along (a gate or a context made from the
-    whole picture), the other's places hold. Else places are averaged; an element without a place has no say
-    unless none has one, then the first counts.
+    whole picture), the other's places hold. Places no further apart than neighbouring elements are the
+    first's (a branch that strides and is scaled up again does not lie exactly on its stream), others are
+    averaged. An element without a place has no say unless none has one, then the first counts.
     """
     small = [shrink(companion) for companion in companions]
     result = small[0]
@@ -64,22 +67,29 @@ def merge(companions: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
         if other is result or (other.data_ptr() == result.data_ptr() and other.shape == result.shape):
             continue
         here, there = ~result.real.isnan(), ~other.real.isnan()
-        both = (result + other) / 2
         if _varies_along(result) > _varies_along(other):
             both = result
         elif _varies_along(other) > _varies_along(result):
             both = other
+        else:
+            apart = torch.nan_to_num((result - other).abs())
+            both = torch.where(apart.amax() > _spacing(result), (result + other) / 2, result)
         result = torch.where(there, torch.where(here, both, other), result)
-    return _expand(result, shape)
+    return result.expand(tuple(shape))
+
+
+def _spacing(companion: Tensor) -> Tensor:
+    """Return how far apart neighbouring elements are at most, if spread evenly over what they cover."""
+    places = companion[~companion.real.isnan()]
+    if len(places) < 2:
+        return torch.tensor(0.0)
+    area = (places.real.amax() - places.real.amin()) * (places.imag.amax() - places.imag.amin())
+    return (area / len(places)).sqrt() * _NEIGHBOURS
 
 
 def _varies_along(companion: Tensor) -> set[int]:
     """Return the dimensions along which a companion cut by `shrink` varies, counted from the last as -1."""
     return {dim - companion.ndim for dim, size in enumerate(companion.shape) if size > 1}
-
-
-def _expand(companion: Tensor, shape: Sequence[int]) -> Tensor:
-    return companion.expand(tuple(shape))
 
 
 def filled(companion: Tensor, other: Tensor) -> Tensor:

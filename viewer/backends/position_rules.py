@@ -15,16 +15,14 @@ def pointwise(call: Call) -> Companions:
     """Merge the elements at each index; what has no place has no say.
 
     What is broadcast (a gate, a map of attention over the channels) modulates what is as large as the result
-    and moves no element of it.
+    and moves no element of it. Of as large ones the oldest comes first: a branch is added to a stream.
     """
-    inputs = list(tensors_in((*call.args, *call.kwargs.values())))
-    known = [
-        (tensor.shape, companion) for tensor in inputs if (companion := call.companion(tensor)) is not None
-    ]
+    inputs = tensors_in((*call.args, *call.kwargs.values()))
+    known = sorted((tensor for tensor in inputs if call.companion(tensor) is not None), key=call.age)
     found = []
     for output in call.outputs:
-        whole = [companion for shape, companion in known if shape == output.shape]
-        others = [companion for shape, companion in known if shape != output.shape]
+        whole = [call.companion(tensor) for tensor in known if tensor.shape == output.shape]
+        others = [call.companion(tensor) for tensor in known if tensor.shape != output.shape]
         merged = [merge(companions, output.shape) for companions in (whole, others) if companions]
         found.append(merged[0] if len(merged) == 1 else filled(*merged))
     return found

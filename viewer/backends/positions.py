@@ -8,6 +8,7 @@ Companions are never written to, and repeat along a dimension with stride 0 wher
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import torch
@@ -50,6 +51,8 @@ class PositionTrace:
     def __init__(self, picture: Tensor, parameters: Iterable[tuple[str, Tensor]]) -> None:
         self._companions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._labels: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._ages: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._clock = itertools.count(1)
         self._names = [""]
         self.depends = False
         self._made: WeakIdKeyDictionary = WeakIdKeyDictionary()  # by Python during the pass
@@ -83,7 +86,7 @@ class PositionTrace:
             if rule is None:
                 lost = stopped(name)
             else:
-                found = rule(Call(func, args, kwargs, outputs, self._companion, self._label))
+                found = rule(Call(func, args, kwargs, outputs, self._companion, self._label, self._age))
         for output, companion in zip(outputs, found if lost is None else [lost] * len(outputs), strict=False):
             self._set(output, companion)
         if func._schema.is_mutable:
@@ -95,6 +98,7 @@ class PositionTrace:
             self._companions.pop(tensor, None)
         else:
             self._companions[tensor] = companion
+            self._ages.setdefault(tensor, next(self._clock))
 
     def _write_through(self, written: Tensor) -> None:
         """Tell the tensors that share memory with one that was written to."""
@@ -177,6 +181,9 @@ class PositionTrace:
 
     def _companion(self, tensor: Tensor) -> Tensor | Lost | None:
         return self._companions.get(tensor)
+
+    def _age(self, tensor: Tensor) -> int:
+        return self._ages.get(tensor, 0)
 
     def _label(self, tensor: Tensor) -> int:
         return self._labels.get(tensor, 0)

@@ -115,21 +115,37 @@ def test_a_display_that_does_not_answer_is_no_display() -> None:
 # -- usage --
 
 
+USAGE = [
+    (["measure", "a.png"], "--model"),
+    (["measure", "--model", "sample"], "IMAGE"),
+    (["render", "a.png", "--model", "sample"], "-o"),
+    (["render", "a.png", "--model", "sample", "-o", "f.png", "--scale", "5"], "1, 2, 3, 4"),
+    (["render", "a.png", "--model", "sample", "-o", "f.png", "--query", "4;5"], "ROW,COLUMN"),
+    (["render", "a.png", "--model", "sample", "-o", "f.png", "--head", "most"], "'most'"),
+    (["render", "a.png", "--model", "sample", "-o", "f.png", "--opacity", "2"], "0 to 1"),
+    (["render", "a.png", "--model", "sample", "-o", "f.png", "--colormap", "jet"], "viridis"),
+    (["measure", "a.png", "--model", "sample", "--image-size", "0x3"], "224x320"),
+    (["measure", "a.png", "--model", "sample", "--mod", "x"], "--mod"),
+    (["measure", "", "--model", "sample"], "it is empty"),
+    (["measure", "a.png", "--model", ""], "it is empty"),
+    (["measure", "a.png", "--model", "sample", "--weights", ""], "it is empty"),
+    ([""], "it is empty"),
+    (["--bogus"], "--bogus"),
+]
+
+
+def test_help_names_every_colour_map(capsys: pytest.CaptureFixture) -> None:
+    from viewer.state.colormaps import COLORMAPS
+
+    with pytest.raises(SystemExit):
+        main(["render", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{COLORMAPS[0]} (default), {', '.join(COLORMAPS[1:])}" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["measure", "a.png"], "--model"),
-        (["measure", "--model", "sample"], "IMAGE"),
-        (["render", "a.png", "--model", "sample"], "-o"),
-        (["render", "a.png", "--model", "sample", "-o", "f.png", "--scale", "5"], "1, 2, 3, 4"),
-        (["render", "a.png", "--model", "sample", "-o", "f.png", "--query", "4;5"], "ROW,COLUMN"),
-        (["render", "a.png", "--model", "sample", "-o", "f.png", "--head", "most"], "'most'"),
-        (["render", "a.png", "--model", "sample", "-o", "f.png", "--opacity", "2"], "0 to 1"),
-        (["render", "a.png", "--model", "sample", "-o", "f.png", "--colormap", "jet"], "viridis"),
-        (["measure", "a.png", "--model", "sample", "--image-size", "0x3"], "224x320"),
-        (["measure", "a.png", "--model", "sample", "--mod", "x"], "--mod"),
-        (["--bogus"], "--bogus"),
-    ],
+    USAGE,
 )
 def test_wrong_usage_is_explained_with_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture
@@ -171,6 +187,25 @@ def test_measure_writes_json_as_documented(
     apart = 16 * np.hypot(y[:, None] - y, x[:, None] - x)
     distance = ((matrix * apart).sum(1) / matrix.sum(1)).mean()
     assert found[0]["layers"][3]["mean_distance_px"][2] == pytest.approx(distance, abs=1e-4)
+
+
+def test_measure_says_which_layer_is_not_verified_and_why(
+    pictures: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    net = timm.create_model(ARCHITECTURE, pretrained=False)
+    with torch.no_grad():
+        net.blocks[2].attn.qkv.weight.fill_(torch.nan)
+    path = tmp_path / "broken.safetensors"
+    save_file(net.state_dict(), path)
+    asked = ["--model", ARCHITECTURE, "--weights", str(path), "--image-size", "64", "--device", "cpu"]
+    assert main(["measure", pictures[0], *asked]) == 0
+    said = capsys.readouterr().err
+    assert f"{pictures[0]}: layer 2 is not verified: the model's numbers are not finite" in said
+    assert "layer 1 is not verified" not in said
 
 
 def test_measure_prints_a_table_or_what_is_asked_for(

@@ -122,13 +122,19 @@ def _parser(name: str, description: str, epilog: str | None = None) -> ArgumentP
 
 def _window_parser() -> ArgumentParser:
     parser = _parser("", "See how far every attention head of a Vision Transformer reaches.", _EPILOG)
-    parser.add_argument("files", nargs="*", metavar="FILE", help="pictures, model files or exported figures")
+    parser.add_argument(
+        "files", type=_name, nargs="*", metavar="FILE", help="pictures, model files or exported figures"
+    )
     parser.add_argument(
         "--sample", action="store_true", help="open the sample model and a shipped photograph"
     )
     _add_model(parser, required=False)
     parser.add_argument("--theme", choices=("light", "dark", "talk"), help="by default the one chosen last")
-    parser.add_argument("--fresh", action="store_true", help="ignore and keep what was remembered")
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start as on the first day, without touching the settings that are kept",
+    )
     parser.add_argument(
         "--screenshot", metavar="PNG", help="save a picture of the window when filled, and end"
     )
@@ -138,7 +144,7 @@ def _window_parser() -> ArgumentParser:
 
 def _measure_parser() -> ArgumentParser:
     parser = _parser("measure", "Measure distance, entropy and prefix mass of every head of every layer.")
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="a picture file")
+    parser.add_argument("images", type=_name, nargs="+", metavar="IMAGE", help="a picture file")
     _add_model(parser, required=True)
     _add_protocol(parser)
     parser.add_argument(
@@ -152,12 +158,17 @@ def _measure_parser() -> ArgumentParser:
 
 def _render_parser() -> ArgumentParser:
     parser = _parser("render", "Draw one figure, as the window would.")
-    parser.add_argument("image", metavar="IMAGE", help="a picture file")
+    parser.add_argument("image", type=_name, metavar="IMAGE", help="a picture file")
     _add_model(parser, required=True)
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FIG", help="the figure: .png, .svg or .pdf"
     )
-    parser.add_argument("--view", choices=("overlay", "heads", "scatter", "all"), default="overlay")
+    parser.add_argument(
+        "--view",
+        choices=("overlay", "heads", "scatter", "all"),
+        default="overlay",
+        help="what to draw, default %(default)s",
+    )
     parser.add_argument("--layer", type=_count, metavar="L", help="from 0; by default the last")
     parser.add_argument(
         "--head",
@@ -199,9 +210,15 @@ def _add_looks(parser: ArgumentParser) -> None:
         help="one for all heads, or each its own",
     )
     parser.add_argument(
-        "--colormap", type=_colormap, default="viridis", metavar="NAME", help="default: %(default)s"
+        "--colormap",
+        type=_colormap,
+        default="viridis",
+        metavar="NAME",
+        help="viridis (default), cividis, inferno, magma, plasma, batlow",
     )
-    parser.add_argument("--opacity", type=_share, default=0.8, metavar="0..1", help="of the overlay")
+    parser.add_argument(
+        "--opacity", type=_share, default=0.8, metavar="0..1", help="of the overlay, default %(default)s"
+    )
     parser.add_argument("--no-fade", action="store_true", help="paint weak patches as opaque as strong ones")
     parser.add_argument("--grid", action="store_true", help="draw the patch grid")
     parser.add_argument(
@@ -233,8 +250,10 @@ _COMMANDS: dict[str, Callable[[], ArgumentParser]] = {
 
 
 def _add_model(parser: ArgumentParser, required: bool) -> None:
-    parser.add_argument("--model", required=required, metavar="MODEL", help=_MODEL_HELP)
-    parser.add_argument("--weights", metavar="FILE", help="a checkpoint for the architecture MODEL names")
+    parser.add_argument("--model", type=_name, required=required, metavar="MODEL", help=_MODEL_HELP)
+    parser.add_argument(
+        "--weights", type=_name, metavar="FILE", help="a checkpoint for the architecture MODEL names"
+    )
     parser.add_argument(
         "--image-size",
         type=_size,
@@ -253,6 +272,12 @@ def _add_protocol(parser: ArgumentParser) -> None:
         default="renormalized",
         help="of distances: over patches alone (default), or prefix tokens count as 0",
     )
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ArgumentTypeError("it is empty, and names nothing")
+    return text
 
 
 def _size(text: str) -> ImageSize:

@@ -76,7 +76,12 @@ def _measure(model: Model, path: str, protocol: Protocol, notes: Notes) -> _Meas
     except PatchreachError as error:
         say(error if path in str(error) else f"{path}: {error}")
         return None
-    notes.say((*(f"{path}: {note}" for note in image.notes), *record.notes))
+    doubts = (
+        f"{path}: layer {layer.index} is not verified: {layer.verdict.reason}"
+        for layer in record.layers
+        if not layer.verdict.verified
+    )
+    notes.say((*(f"{path}: {note}" for note in image.notes), *record.notes, *doubts))
     # The record itself would hold the queries and keys of every picture in memory.
     return _Measured(tables.entry(record, measures, protocol), provenance.of_record(record))
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.state.records import document_of, mixed_record, random_record, record_of, weights_of
+from viewer.attention.layout import TokenLayout
 from viewer.images.decode import DecodedImage
 from viewer.state.attended import attended
 from viewer.state.display import DisplayValue
@@ -101,6 +102,15 @@ def test_pooling_names_its_own_query():
     record = record_of([weights_of(2, 20)], (4, 5), (), pooling=pooling)
     shown = describe(record, replace(AT, head=HeadRef(1, 0)))
     assert shown.title == "Layer 1 (attention pooling), head 0: what the pooling query attends to"
+
+
+def test_class_attention_is_asked_by_the_class_token():
+    pooling = torch.full((1, 1, 20), 0.05)
+    record = record_of([weights_of(2, 20)], (4, 5), (), pooling=pooling)
+    query = TokenLayout.from_positions(np.full((1, 2), np.nan, np.float32), ("cls",))
+    record = replace(record, layers=(record.layers[0], replace(record.layers[1], query_layout=query)))
+    shown = describe(record, replace(AT, head=HeadRef(1, 0)))
+    assert shown.title.endswith(": what the class token attends to")
 
 
 def test_the_caption_tells_the_crop():

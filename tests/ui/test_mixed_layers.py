@@ -82,6 +82,20 @@ def test_patches_out_of_reach_are_hatched_and_never_painted_as_zero(made, theme)
     assert not hatched(tile_of(panel, scene, 0, 0))
 
 
+@pytest.mark.parametrize("size", [(401, 420), (468, 513), (560, 560), (733, 691)])
+def test_no_gap_is_left_between_hatching_and_map(made, size):
+    panel, selection, _, scene, _, holder = made
+    holder.resize(*size)
+    selection.select_head(HeadRef(0, 0))
+    selection.hover((2, 5))
+    black = replace(scene.value.overlay, seen=np.zeros_like(GREY))
+    panel.paint(black)
+    QApplication.processEvents()
+    box = panel._laid_out(black).picture.toRect()
+    inner = pixels(panel)[box.top() + 1 : box.bottom() - 1, box.left() + 1 : box.right() - 1]
+    assert inner.any(axis=2).all()
+
+
 def test_hovering_a_coarse_layer_speaks_of_its_own_patches(qtbot, made):
     panel, selection, _, scene, *_ = made
     selection.select_head(HeadRef(5, 0))

@@ -19,7 +19,15 @@ from viewer.state.places import (
     why_blank,
 )
 from viewer.state.scale import limits
-from viewer.state.words import asked_words, bar_words, grid_words, head_words, pixels_words, size_words
+from viewer.state.words import (
+    asked_words,
+    bar_words,
+    grid_words,
+    head_words,
+    pixels_words,
+    pooling_words,
+    size_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -254,7 +262,9 @@ def asked_in(record: AttentionRecord, layer: AttentionLayer, query: Query, direc
     """Say what a layer's map answers; a patch is the layer's own, its grid named where there are several."""
     asked = asked_layout(record, layer, direction)
     patch = patch_of(asked, record.layout, query) if isinstance(query, tuple) else query
-    return asked_words(patch, direction, layer.kind == "pool", None if record.one_grid else asked.grid)
+    if layer.kind == "pool" and layer.scores.queries == 1 and direction == "from":
+        return pooling_words(layer)
+    return asked_words(patch, direction, None if record.one_grid else asked.grid)
 
 
 def _end(found: Attended, values: npt.NDArray[np.float32], shown: HeadRef, display: DisplayValue) -> float:

@@ -173,7 +173,7 @@ def why_blank(layer: AttentionLayer, query: Query | None, direction: Direction) 
 
 
 def map_grid(record: AttentionRecord) -> tuple[int, int]:
-    """Return rows and columns of every map; one patch where no layer has any (attention of channels alone)."""
+    """Return rows and columns of every map; one patch where no layer has any (channels alone)."""
     return record.grid if record.layout.placed else (1, 1)
 
 

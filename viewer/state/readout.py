@@ -10,7 +10,7 @@ import numpy as np
 from viewer.state.overlay import fused
 from viewer.state.places import answering_layout, asked_layout, patch_of
 from viewer.state.references import mean_of_numbers, uniform_distances
-from viewer.state.words import PROTOCOLS, asked_words, head_words, prefix_words, query_words
+from viewer.state.words import PROTOCOLS, head_words, pooling_words, prefix_words, query_words
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
@@ -108,7 +108,7 @@ def _of_query(
         which = "Of all patches that can reach it" if reached else "Of all patches"
         return f"{which}, {strongest} attends most to {asked}."
     if layer.kind == "pool":
-        return f"{asked_words(found.query, 'from', True).capitalize()} most: {strongest}."
+        return f"{pooling_words(layer).capitalize()} most: {strongest}."
     numbers = _row_numbers(document, layer, found, selection, display)
     return f"{asked[0].upper()}{asked[1:]}: {reached}{numbers}, most on {strongest}."
 
@@ -179,7 +179,8 @@ def _warnings(
         if rows:
             who = "One query attends" if rows == 1 else f"{rows} queries attend"
             words.append(f"{who} to no patch at all, left out of the mean.")
-    if layer.note and layer.note not in ("" if found is None else found.blank[layer.index]):
+    told = "" if found is None else found.blank[layer.index]
+    if layer.note and layer.kind != "channel" and layer.note != told:
         words.append(f"Layer {layer.index}: {layer.note}.")
     if not layer.verdict.verified:
         words.append(f"Layer {layer.index} is not verified: {layer.verdict.reason or 'reason unknown'}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from viewer.attention.layer import AttentionLayer
     from viewer.attention.record import AttentionRecord
     from viewer.state.display import Protocol
     from viewer.state.selection import Direction, Fusion, HeadRef, Query
@@ -98,13 +99,18 @@ def head_words(record: AttentionRecord, shown: HeadRef, fusion: Fusion) -> str:
     return f"Layer {shown.layer}{kind}, {fusion} of {layer.heads} heads"
 
 
-def asked_words(
-    query: Query, direction: Direction, pooling: bool = False, grid: tuple[int, int] | None = None
-) -> str:
+def asked_words(query: Query, direction: Direction, grid: tuple[int, int] | None = None) -> str:
     """Return what a map answers: "what patch (row 4, column 5) attends to"; `grid` as in `query_words`."""
     if direction == "to":
         return f"which patches attend to {query_words(query, grid=grid)}"
-    return f"what {'the pooling query' if pooling else query_words(query, grid=grid)} attends to"
+    return f"what {query_words(query, grid=grid)} attends to"
+
+
+def pooling_words(layer: AttentionLayer) -> str:
+    """Return what a layer of attention pooling answers, which has a query of its own."""
+    names = layer.query_layout.prefix_names
+    known = [query_words(name) for name in names if name in _TOKENS]
+    return f"what {known[0] if len(names) == 1 and known else 'the pooling query'} attends to"
 
 
 def bar_words(query: Query, direction: Direction, grid: tuple[int, int] | None = None) -> str:

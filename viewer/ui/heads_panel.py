@@ -237,8 +237,8 @@ class AtlasCanvas(QWidget):
                 row = layout.box(HeadRef(layer, None))
                 painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), QColor(self._palette.mat))
             if self._heads is not None and self._heads.hatched:
-                # The maps are clear where a patch is out of reach; at their edges nothing may look out.
-                cells = [layout.box(head).adjusted(0, 0, -1, -1) for head in layout.every_head()]
+                # The maps are clear where a patch is out of reach.
+                cells = [layout.box(head) for head in layout.every_head()]
                 hatch(painter, cells, self._palette, widest=max(layout.box(HeadRef(0, 0)).width() / 6, 4.0))
             self._paint_numbers(painter, layout, shown)
             painter.end()

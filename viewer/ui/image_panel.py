@@ -12,13 +12,11 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from viewer.state.colormaps import rgba
 from viewer.state.overlay import overlay_colours
-from viewer.state.palette import VEIL
 from viewer.state.palette import palette as palette_of
-from viewer.state.places import rectangles
 from viewer.state.scale import ticks
 from viewer.state.words import weight_words
 from viewer.ui.image_layout import ImageLayout, lay_out
-from viewer.ui.marks import bar_image, bar_numbers, font, frame, hatch, rgba_image
+from viewer.ui.marks import bar_image, bar_numbers, font, frame, hatch_where, rgba_image
 from viewer.ui.pictures import picture, reduced
 
 if TYPE_CHECKING:
@@ -221,8 +219,7 @@ class ImagePanel(QWidget):
         maps = layout.cells(overlay.answers, (0, 0, *overlay.values.shape))
         painter.drawImage(maps, rgba_image(overlay_colours(overlay, overlay.values)))
         if overlay.unreachable is not None:
-            boxes = [layout.cells(overlay.answers, box) for box in rectangles(overlay.unreachable)]
-            hatch(painter, boxes, self._palette, VEIL)
+            hatch_where(painter, overlay.unreachable, maps, layout.picture, self._palette)
         painter.setClipping(False)
 
     def _paint_blank(self, painter: QPainter, why: str, layout: ImageLayout) -> None:

@@ -6,16 +6,16 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPainterPath, QPen
+from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPainterPath, QPen, QPixmap
 
 from viewer.state.colormaps import LEVELS, lut
-from viewer.state.palette import HATCH_INK, HATCH_STEP, HATCH_WIDTH
+from viewer.state.palette import HATCH_INK, HATCH_STEP, HATCH_WIDTH, VEIL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from viewer.state.palette import Palette
@@ -80,9 +80,11 @@ def hatch(
     widest
         Largest distance between lines in pixels, along the horizontal, where boxes are small.
     """
-    path = QPainterPath()
+    path, ratio = QPainterPath(), painter.device().devicePixelRatioF()
     for box in boxes:
-        path.addRect(box)
+        # On whole device pixels, as scaled images have their pixels: no gap is left between them.
+        left, top, right, bottom = (math.ceil(side * ratio - 0.5) / ratio for side in box.getCoords())
+        path.addRect(QRectF(left, top, right - left, bottom - top))
     whole = path.boundingRect()
     em = palette.points * painter.device().logicalDpiY() / 72
     step = min(HATCH_STEP * em, widest)
@@ -97,6 +99,50 @@ def hatch(
     painter.setPen(QPen(ink, HATCH_WIDTH * em))
     painter.drawLines(_diagonals(whole, step))
     painter.restore()
+
+
+def hatch_where(
+    painter: QPainter, where: npt.NDArray[np.bool_], patches: QRectF, within: QRectF, palette: Palette
+) -> None:
+    """Hatch some patches of a picture, veiled.
+
+    Parameters
+    ----------
+    painter
+        What to paint with.
+    where
+        bool (R, C), which patches.
+    patches
+        Where an image of R x C pixels would be painted: what is hatched are just its pixels, without a gap.
+    within
+        The picture, its corners on whole device pixels.
+    palette
+        Of the theme.
+    """
+    ratio = painter.device().devicePixelRatioF()
+    size = (within.size() * ratio).toSize()
+    mask = rgba_image(where[..., None] * np.full(4, 255, np.uint8))
+    layer = QPixmap(size)
+    layer.setDevicePixelRatio(ratio)
+    layer.fill(Qt.GlobalColor.transparent)
+    on_layer = QPainter(layer)
+    on_layer.drawImage(patches.translated(-within.topLeft()), mask)
+    on_layer.setCompositionMode(QPainter.CompositionMode.CompositionMode_SourceIn)
+    on_layer.drawPixmap(0, 0, _hatching(size.width(), size.height(), ratio, palette))
+    on_layer.end()
+    painter.drawPixmap(within.topLeft(), layer)
+
+
+@lru_cache(maxsize=2)
+def _hatching(width: int, height: int, ratio: float, palette: Palette) -> QPixmap:
+    """Return veil and lines for a whole picture, in device pixels."""
+    pixmap = QPixmap(width, height)
+    pixmap.setDevicePixelRatio(ratio)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    hatch(painter, [QRectF(0, 0, width / ratio, height / ratio)], palette, VEIL)
+    painter.end()
+    return pixmap
 
 
 def _diagonals(box: QRectF, step: float) -> list[QLineF]:

@@ -80,10 +80,9 @@ def cover(family: str, job: Job) -> Covered:
     Cancelled
         If the job was.
     """
-    try:
-        sizes = _sizes(family, job)
-    except Exception as error:  # a table of everything goes on whatever a library does
-        return Covered(family, "", 0, None, _what(error), failed=True)
+    sizes, problem = _sizes(family, job)
+    if not sizes:
+        return Covered(family, "", 0, None, problem, failed=True)
     best: Covered | None = None
     for size in _with_softmax(sizes, job):
         found = _run(family, size, job)
@@ -93,15 +92,19 @@ def cover(family: str, job: Job) -> Covered:
     return best or _run(family, sizes[0], job)
 
 
-def _sizes(family: str, job: Job) -> list[_Size]:
-    """Return the models of a family, the smallest first."""
-    found = []
+def _sizes(family: str, job: Job) -> tuple[list[_Size], str]:
+    """Return the models of a family, the smallest first, and why others could not be made."""
+    found, problem = [], ""
     for name in timm.list_models(module=family):
         job.step(f"Sizing {name}", None)
-        model = _outline(name)
+        try:
+            model = _outline(name)
+        except Exception as error:  # a table of everything goes on whatever a library does
+            problem = _what(error)
+            continue
         count = sum(weight.numel() for weight in model.parameters())
         found.append(_Size(count, name, frozenset(map(type, model.modules()))))
-    return sorted(found, key=lambda size: (size.parameters, size.name))
+    return sorted(found, key=lambda size: (size.parameters, size.name)), problem
 
 
 def _with_softmax(sizes: list[_Size], job: Job) -> Iterator[_Size]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -44,15 +44,19 @@ def named_arguments(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> d
     return found
 
 
-def call_shape(values: object) -> object:
+def call_shape(arguments: Iterable[object]) -> tuple:
     """Return what of a call's arguments decides where elements go: shapes, whole numbers and switches."""
-    if isinstance(values, Tensor):
-        return values.shape
-    if isinstance(values, (list, tuple)):
-        return tuple(map(call_shape, values))
-    if isinstance(values, dict):
-        return tuple((name, call_shape(value)) for name, value in values.items())
-    return values if isinstance(values, (int, str)) else None
+    found: list[object] = []
+    for value in arguments:
+        if isinstance(value, Tensor):
+            found.append(value.shape)
+        elif isinstance(value, (int, str)):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.append(call_shape(value))
+        else:
+            found.append(None)
+    return tuple(found)
 
 
 def tensors_in(values: object) -> Iterator[Tensor]:

@@ -70,8 +70,10 @@ class Origin:
             queries = queries * _per_head(gain, heads)
         bias: Tensor | None = None
         for term in self.biases:
-            flat = _narrow(term.reshape(heads, queries.shape[1], keys.shape[1]))
-            bias = flat if bias is None else bias + flat
+            # Terms repeat over heads or windows, and become as large as the logits only when they are added.
+            bias = term if bias is None else bias + term.reshape(bias.shape)
+        if bias is not None:
+            bias = _narrow(bias.reshape(heads, queries.shape[1], keys.shape[1]))
         return queries, keys, self.scale, bias
 
 

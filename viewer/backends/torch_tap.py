@@ -23,7 +23,7 @@ from viewer.backends.torch_fastpath import UNPACKED
 from viewer.backends.torch_mixes import Mixes
 from viewer.backends.torch_ops import FUSED, SOFTMAX, call_shape, named_arguments, op_name, tensors_in
 from viewer.backends.torch_origin import VIEWS, Origin
-from viewer.backends.torch_verdict import Check, check, check_rows, tolerance, weights_error
+from viewer.backends.torch_verdict import Check, check, check_rows, spread_rows, tolerance, weights_error
 from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, no_attention, onward
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class AttentionTap(TorchDispatchMode):
                 return UNPACKED[name](named_arguments(func, args, kwargs))
         result = func(*args, **kwargs)
         self.census[name] += 1
-        self.signature = hash((self.signature, name, call_shape(args), call_shape(kwargs)))
+        self.signature = hash((self.signature, name, call_shape(args), call_shape(kwargs.values())))
         if self._trace is not None:
             self._trace.follow(name, func, args, kwargs, result)
         if name in FUSED:
@@ -216,9 +216,9 @@ class AttentionTap(TorchDispatchMode):
         root = next((one for one in fresh if one.product), None)
         if root is None:
             return
-        queries = operands[0]
+        queries, rebuilt = operands[0], None
         if not found.mixed and root.weights.numel() == weights.numel():
-            scores, note = _scores(root.origin, weights), ""
+            (scores, rebuilt), note = _scores(root.origin, weights), ""
             if root.origin is not None:
                 queries = (root.origin.queries, -2)
         elif is_distribution(weights):
@@ -232,7 +232,10 @@ class AttentionTap(TorchDispatchMode):
             scores, note = WeightScores(root.weights.reshape(weights.shape)), _BEFORE_MIXING
         for one in fresh:
             one.close()
-        checked = check_rows(scores, output) if note == _BEFORE_MIXING else check(scores, values, output)
+        if note == _BEFORE_MIXING:
+            checked = check_rows(scores, output)
+        else:
+            checked = check(scores, values, output, rebuilt)
         self.mixes.watch(output, "outputs")
         self._add(scores, checked, queries, *operands[1:], note=note)
 
@@ -311,16 +314,19 @@ def _fused_bias(given: dict[str, Any], shape: tuple[int, ...]) -> Tensor | None:
     return bias
 
 
-def _scores(origin: Origin | None, weights: Tensor) -> Scores:
-    """Return queries and keys where they make the real weights (heads, N, M), else the weights themselves."""
+def _scores(origin: Origin | None, weights: Tensor) -> tuple[Scores, Tensor | None]:
+    """Return queries and keys where they make the real weights (heads, N, M), else the weights themselves.
+
+    With queries and keys come the weights they give for the rows that are checked.
+    """
     if origin is not None:
         try:
             queries, keys, scale, bias = origin.assembled(len(weights))
             scores = QueryKeyScores(queries, keys, scale, bias)
         except (ValueError, RuntimeError):  # shapes that do not belong together
-            return WeightScores(weights)
-        if (scores.queries, scores.keys) == tuple(weights.shape[1:]) and bool(
-            weights_error(scores, weights) <= tolerance(weights.dtype)
-        ):
-            return scores
-    return WeightScores(weights)
+            return WeightScores(weights), None
+        if (scores.queries, scores.keys) == tuple(weights.shape[1:]):
+            rebuilt = scores.weights(spread_rows(scores.queries, scores.heads))
+            if bool(weights_error(rebuilt, weights) <= tolerance(weights.dtype)):
+                return scores, rebuilt
+    return WeightScores(weights), None

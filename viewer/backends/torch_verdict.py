@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NOT_FINITE = "the model's numbers are not finite for this picture"
 
 _CHECKED_ROWS = 8
+# Of each of many small windows fewer are enough.
+_STACKED, _CHECKED_STACKED_ROWS = 64, 3
 _ROW_TOLERANCE = 1e-4
 
 
@@ -51,9 +53,9 @@ class Check:
         return Verdict(not reason, output_error, row_error, reason)
 
 
-def spread_rows(count: int) -> list[int]:
-    """Return up to eight row numbers from first to last, evenly spread."""
-    steps = min(count, _CHECKED_ROWS)
+def spread_rows(count: int, stacked: int = 1) -> list[int]:
+    """Return up to eight row numbers from first to last, evenly spread; of very many stacked, up to three."""
+    steps = min(count, _CHECKED_ROWS if stacked <= _STACKED else _CHECKED_STACKED_ROWS)
     return sorted({round(step * (count - 1) / max(steps - 1, 1)) for step in range(steps)})
 
 
@@ -62,7 +64,7 @@ def tolerance(dtype: torch.dtype) -> float:
     return max(1e-4, 4 * torch.finfo(dtype).eps)
 
 
-def check(scores: Scores, values: Tensor, output: Tensor) -> Check:
+def check(scores: Scores, values: Tensor, output: Tensor, weights: Tensor | None = None) -> Check:
     """Rebuild some rows of an attention's output and compare.
 
     Parameters
@@ -73,9 +75,12 @@ def check(scores: Scores, values: Tensor, output: Tensor) -> Check:
         (heads, keys, d), or fewer heads that divide the scores' heads.
     output
         (heads, queries, d), what the model computed.
+    weights
+        What the scores give for `spread_rows`, where that is known already.
     """
-    rows = spread_rows(scores.queries)
-    weights = scores.weights(rows)
+    rows = spread_rows(scores.queries, scores.heads)
+    if weights is None:
+        weights = scores.weights(rows)
     groups = weights.reshape(len(values), -1, weights.shape[-1])
     rebuilt = torch.bmm(groups, values.to(torch.float32)).view(len(weights), len(rows), -1)
     real = output[:, rows].to(torch.float32)
@@ -98,7 +103,7 @@ def check_rows(scores: Scores, output: Tensor) -> Check:
     output
         What the model computed of it and more, (stacked, queries, d).
     """
-    sums = scores.weights(spread_rows(scores.queries)).sum(dim=-1)
+    sums = scores.weights(spread_rows(scores.queries, scores.heads)).sum(dim=-1)
     ends = output.amin(), output.amax()
     errors = torch.zeros_like(sums.amax()), (sums - 1).abs().amax()
     return Check(torch.stack([*errors, *ends]), tolerance(output.dtype))
@@ -114,7 +119,15 @@ def same_output(plain: Tensor, tapped: Tensor, allowed: float) -> bool:
     return bool(difference <= allowed * largest)
 
 
-def weights_error(scores: Scores, weights: Tensor) -> Tensor:
-    """Return the largest difference between rebuilt and real weights (heads, queries, keys) in some rows."""
-    rows = spread_rows(scores.queries)
-    return (scores.weights(rows) - weights[:, rows].to(torch.float32)).abs().amax()
+def weights_error(rebuilt: Tensor, weights: Tensor) -> Tensor:
+    """Return the largest difference between rebuilt weights and the real (heads, queries, keys).
+
+    Parameters
+    ----------
+    rebuilt
+        The rows that `spread_rows` names.
+    weights
+        All rows.
+    """
+    rows = spread_rows(weights.shape[1], len(weights))
+    return (rebuilt - weights[:, rows].to(torch.float32)).abs().amax()

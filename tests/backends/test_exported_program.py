@@ -15,6 +15,9 @@ from torch import nn
 from tests.backends.test_hostile_files import Evil, rewritten
 from tests.backends.timm_zoo import attending, build, fused, picture, randomize, reference
 from viewer import open_image, open_model
+from viewer.backends.model import Job
+from viewer.backends.torch_runner import TorchRunner
+from viewer.backends.torch_sizes import SizedModels
 from viewer.errors import InputError, ModelFileError
 
 SMALL = {"depth": 2, "embed_dim": 48, "num_heads": 3, "img_size": 64, "num_classes": 5}
@@ -66,6 +69,31 @@ def test_it_shows_what_its_model_does(name, is_fused, tmp_path):
         assert layer.key_layout.prefix_names == other.key_layout.prefix_names
     again = model.attend(tensor + 0.1)
     assert again.verified
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "pvt_v2_b0"])
+def test_programs_of_core_operators(name, tmp_path):
+    """Decomposed to the operators that every other is made of, as runtimes want them."""
+    sizes = {
+        "vit_tiny_patch16_224": {"img_size": 64, "depth": 2},
+        "swin_tiny_patch4_window7_224": {
+            "img_size": 64, "window_size": 4, "embed_dim": 24, "depths": (2, 1), "num_heads": (2, 3)
+        },
+    }  # fmt: skip
+    model = timm.create_model(name, pretrained=False, **sizes.get(name, {})).eval()
+    randomize(model)
+    tensor = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    program = torch.export.export(model, (tensor,)).run_decompositions()
+    torch.export.save(program, tmp_path / "m.pt2")
+    record = open_model(tmp_path / "m.pt2").attend(tensor)
+    assert record.verified
+    assert record.output_unchanged
+    plain = TorchRunner(name, SizedModels(name, model, (64, 64)), "cpu").run(tensor, Job())
+    for layer, other in zip(record.layers, plain.layers, strict=True):
+        assert layer.name == other.name
+        np.testing.assert_array_equal(layer.query_layout.positions, other.query_layout.positions)
+        np.testing.assert_array_equal(layer.key_layout.positions, other.key_layout.positions)
+        np.testing.assert_allclose(layer.matrix(0), other.matrix(0), rtol=0, atol=1e-5)
 
 
 def test_what_it_does_not_say_is_said(program):

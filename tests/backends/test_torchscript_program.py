@@ -59,6 +59,7 @@ def test_it_shows_what_its_model_does(name, is_fused, kind, tmp_path):
         assert record.verified
         assert record.output_unchanged
         np.testing.assert_allclose(record.output, wanted.output, rtol=0, atol=1e-5)
+        assert [layer.name for layer in record.layers] == [layer.name for layer in wanted.layers]
         for layer, other, weights in zip(record.layers, wanted.layers, expected, strict=True):
             found = np.stack([layer.matrix(head) for head in range(layer.heads)])
             np.testing.assert_allclose(found, weights.numpy(), rtol=0, atol=1e-5)
@@ -90,6 +91,49 @@ def test_the_fast_path_written_down_in_a_program_is_taken_apart(tmp_path):
         _, weights = attention(tokens, tokens, tokens, average_attn_weights=False)
     found = np.stack([record.layers[0].matrix(head) for head in range(4)])
     np.testing.assert_allclose(found, weights[0].numpy(), rtol=0, atol=1e-5)
+
+
+def test_windows(tmp_path):
+    name, sizes = "swin_tiny_patch4_window7_224", {"depths": (2, 1), "num_heads": (2, 3), "embed_dim": 24}
+    plain = attending(name, build(name, img_size=64, window_size=4, depth=None, **sizes))
+    tensor = picture(plain)
+    record = open_model(save_traced(plain.module, tmp_path / "m.pt")).attend(tensor)
+    assert record.verified
+    for layer, other in zip(record.layers, plain.attend(tensor).layers, strict=True):
+        assert layer.name == other.name
+        assert layer.scores.groups == other.scores.groups
+        np.testing.assert_array_equal(layer.key_layout.positions, other.key_layout.positions)
+        np.testing.assert_allclose(layer.matrix(1), other.matrix(1), rtol=0, atol=1e-5)
+
+
+class Branches(nn.Module):
+    """Which of its two attentions runs depends on the picture."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 16, 16)
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        tokens = self.patches(picture).flatten(2).transpose(1, 2)
+        if bool(picture.sum() > 0):
+            keys = self.first(tokens)
+            weights = torch.bmm(tokens, keys.transpose(1, 2)).softmax(-1)
+        else:
+            keys = self.second(tokens)
+            weights = torch.bmm(tokens, keys.transpose(1, 2)).softmax(-1)
+        return torch.bmm(weights, tokens).mean(1)
+
+
+def test_attention_in_branches_has_no_name_rather_than_a_wrong_one(tmp_path):
+    torch.manual_seed(0)
+    save_scripted(Branches().eval(), tmp_path / "m.pt")
+    model = open_model(tmp_path / "m.pt", image_size=64)
+    for sign in (1, -1):
+        [layer] = model.attend(torch.full((1, 3, 64, 64), 0.5 * sign)).layers
+        assert layer.name == "attention 0"
+        assert layer.verdict.verified
 
 
 def test_a_traced_program_knows_its_size(traced, scripted, tmp_path):
@@ -188,6 +232,18 @@ def test_only_plain_operators_run(kind, operator, tmp_path, capfd):
     )
     assert not target.exists()
     assert capfd.readouterr() == ("", "")
+
+
+def test_programs_of_several_inputs(tmp_path):
+    class Two(nn.Module):
+        def forward(self, picture: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+            return picture + text
+
+    save_scripted(Two(), tmp_path / "m.pt")
+    with pytest.raises(
+        ModelFileError, match=r"with 2 inputs \(picture, text\), not a single picture\. Other ways"
+    ):
+        open_model(tmp_path / "m.pt", image_size=64)
 
 
 def test_code_that_runs_on_opening_is_not_opened(tmp_path, capfd):

@@ -41,8 +41,7 @@ _PARTS = {
     "torch.ops.higher_order.wrap_with_set_grad_enabled": 1,
     "torch.ops.higher_order.wrap_with_autocast": 4,
 }
-_PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools", "as_strings",
-          "as_int_lists", "as_float_lists")  # fmt: skip
+_PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists")
 _LISTS = ("as_tensors", "as_optional_tensors", "as_sym_ints", "as_sym_bools", "as_sym_floats")
 
 Values = dict[str, Any]
@@ -177,6 +176,10 @@ def _argument(argument: dict[str, Any]) -> object:
     [(kind, value)] = argument.items()
     if kind == "as_none":
         return None
+    if kind == "as_float":
+        return float(value)  # infinity and NaN are texts in JSON
+    if kind == "as_floats":
+        return [float(number) for number in value]
     if kind in _PLAIN:
         return value
     if kind == "as_tensor":

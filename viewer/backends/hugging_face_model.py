@@ -6,7 +6,6 @@ table of ours and the weights from safetensors files alone, so no code that lies
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from viewer.attention.record import Provenance
 from viewer.backends import hugging_face_pictures
 from viewer.backends.devices import torch_device
 from viewer.backends.downloads import fetch_files
+from viewer.backends.hashing import sha256_of
 from viewer.backends.hugging_face_towers import FAMILIES, Family, own_size, patch_px_of, prepare
 from viewer.backends.torch_model import TorchModel
 from viewer.backends.torch_runner import TorchRunner
@@ -65,7 +65,7 @@ def open_hugging_face(name: str, image_size: ImageSize, device: str, job: Job) -
     family = _family(name, told)
     job.step(f"Loading {name}", None)
     model = load(folder, name, told, family)
-    provenance = Provenance(name, _sha256(folder, job), "", "torch")
+    provenance = Provenance(name, sha256_of(_weight_files(folder), job), "", "torch")
     return wrap(name, model, family, folder, where, provenance).sized(image_size)
 
 
@@ -201,16 +201,9 @@ def _shards(index: Path) -> tuple[str, ...]:
     return tuple(sorted(Path(str(file)).name for file in files))
 
 
-def _sha256(folder: Path, job: Job) -> str:
-    """Return the hash of the weight file, or of all of them one after another, by name."""
-    digest = hashlib.sha256()
+def _weight_files(folder: Path) -> list[Path]:
     index = folder / _INDEX
-    for file in _shards(index) if index.is_file() else (_WEIGHTS,):
-        with (folder / file).open("rb") as stream:
-            while chunk := stream.read(1 << 22):
-                digest.update(chunk)
-                job.step(f"Reading {file}", None)
-    return digest.hexdigest()
+    return [folder / file for file in (_shards(index) if index.is_file() else (_WEIGHTS,))]
 
 
 def _labels(model: nn.Module) -> list[str]:

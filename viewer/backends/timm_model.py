@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from viewer.backends.catalogue import check_family, check_name, create_trained, 
 from viewer.backends.checkpoints import load_checkpoint
 from viewer.backends.devices import torch_device
 from viewer.backends.file_kind import require_regular
+from viewer.backends.hashing import sha256_of
 from viewer.backends.torch_model import TorchModel
 from viewer.backends.torch_runner import TorchRunner
 from viewer.backends.torch_sizes import SizedModels
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from viewer.backends.model import Job
     from viewer.backends.opening import ImageSize
-
-_HASH_CHUNK = 1 << 22
 
 
 def open_timm(name: str, weights: Path | None, image_size: ImageSize, device: str, job: Job) -> TorchModel:
@@ -52,13 +50,13 @@ def open_timm(name: str, weights: Path | None, image_size: ImageSize, device: st
     notes: tuple[str, ...] = ()
     if weights is None:
         model, file = create_trained(name, job)
-        digest = _sha256(file, job)
+        digest = sha256_of([file], job)
     else:
         model = create_untrained(name)
         job.step(f"Loading {weights.name}", None)
         require_regular(weights, "a checkpoint")
         before = weights.stat()
-        digest = _sha256(weights, job)
+        digest = sha256_of([weights], job)
         notes = load_checkpoint(name, model, weights)
         after = weights.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
@@ -116,12 +114,3 @@ def class_labels(model: nn.Module) -> Sequence[str]:
     ):
         return ()
     return [f"class {index}" for index in range(classes)]
-
-
-def _sha256(file: Path, job: Job) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while chunk := stream.read(_HASH_CHUNK):
-            digest.update(chunk)
-            job.step(f"Reading {file.name}", None)
-    return digest.hexdigest()

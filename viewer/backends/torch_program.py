@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from viewer.backends.checkpoint_files import is_exported
 from viewer.backends.devices import torch_device
 from viewer.backends.exported_archive import read_exported
 from viewer.backends.exported_program import ExportedProgram
+from viewer.backends.hashing import sha256_of
 from viewer.backends.program_errors import Refused
 from viewer.backends.torch_model import TorchModel
 from viewer.backends.torch_runner import TorchRunner
@@ -43,7 +43,7 @@ def open_program(path: Path, name: str, image_size: ImageSize, device: str, job:
     """
     where = torch_device(device)
     job.step(f"Opening {path.name}", None)
-    provenance = Provenance(name, hashlib.sha256(path.read_bytes()).hexdigest(), "", "torch")
+    provenance = Provenance(name, sha256_of([path], job), "", "torch")
     make = _exported if is_exported(path) else _scripted
     try:
         module, size = make(path, image_size)

@@ -16,7 +16,7 @@ import io
 import pickle
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,37 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from viewer.backends.plain_operators import is_plain
 from viewer.backends.program_errors import Refused, stopped
+from viewer.backends.torch_fastpath import UNPACKED
+from viewer.backends.torch_ops import FUSED, SOFTMAX, op_name
+from viewer.backends.torchscript_names import attention_modules
 
 # What runs while a program is loaded or called; and objects that other libraries define.
 _FORBIDDEN = (b"__setstate__", b"__getstate__", b"torch.classes", b"_hooks__", b"__del__")
 _LARGEST_CODE = 1 << 26  # bytes
+_ATTENDING = FUSED | SOFTMAX | frozenset(UNPACKED)
 
 
-class _Keeping(TorchDispatchMode):
-    """Keeps what stops an operation, as the interpreter turns it into an error that does not say it."""
+class _Watch(TorchDispatchMode):
+    """Sees the operations of a pass before any tap does, and says which module attends.
 
-    error: Exception | None = None
+    Parameters
+    ----------
+    modules
+        That attend, one after another; empty where that is not known.
+
+    Attributes
+    ----------
+    running
+        Name of the module that attended last.
+    error
+        What stopped an operation: the interpreter turns it into an error that does not say it.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        super().__init__()
+        self.running = ""
+        self.error: Exception | None = None
+        self._coming = iter(modules)
 
     def __torch_dispatch__(
         self,
@@ -45,6 +66,8 @@ class _Keeping(TorchDispatchMode):
         kwargs: dict | None = None,
     ) -> object:
         """Run an operation."""
+        if op_name(func) in _ATTENDING:
+            self.running = next(self._coming, "")
         try:
             return func(*args, **(kwargs or {}))
         except Exception as error:
@@ -72,6 +95,13 @@ class ScriptedProgram(nn.Module):
         super().__init__()
         self.__dict__["_program"] = _load(path)
         self._file = path
+        self._modules_that_attend = attention_modules(self._program)
+        self._watch = _Watch(())
+
+    @property
+    def running(self) -> str:
+        """Name of the module of the original model that attended last; empty where it is not known."""
+        return self._watch.running
 
     def forward(self, picture: Tensor) -> Tensor:
         """Run the program on (1, 3, H, W).
@@ -81,11 +111,12 @@ class ScriptedProgram(nn.Module):
         InputError
             If it can't take a picture of that size.
         """
-        with _Keeping() as kept:
+        self._watch = _Watch(self._modules_that_attend)
+        with self._watch as watch:
             try:
                 return self._program(picture)
             except (RuntimeError, torch.jit.Error) as error:
-                cause = kept.error or error
+                cause = watch.error or error
                 if not isinstance(cause, (RuntimeError, torch.jit.Error)):
                     raise cause from None
                 raise stopped(self._file, picture, cause) from error
@@ -155,8 +186,9 @@ def _check_code(code: bytes) -> None:
 
 def _check(graph: Any) -> None:  # noqa: ANN401
     """See that a graph and all that it calls only compute."""
-    torch._C._jit_pass_inline(graph)
-    waiting = [graph]
+    whole = graph.copy()
+    torch._C._jit_pass_inline(whole)
+    waiting = [whole]
     while waiting:
         for node in waiting.pop().nodes():
             kind = node.kind()

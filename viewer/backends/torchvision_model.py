@@ -6,7 +6,6 @@ torchvision is no dependency of Patchreach, so it is looked for only when one of
 from __future__ import annotations
 
 import difflib
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from viewer.backends.checkpoint_files import read_state
 from viewer.backends.checkpoints import load_exactly
 from viewer.backends.devices import torch_device
 from viewer.backends.downloads import fetch_url
+from viewer.backends.hashing import sha256_of
 from viewer.backends.torch_model import TorchModel
 from viewer.backends.torch_runner import TorchRunner
 from viewer.backends.torch_sizes import SizedModels
@@ -59,7 +59,7 @@ def open_torchvision(
     state = read_state(file)
     model = _created(name, published, state)
     load_exactly(name, model, state, file)
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = sha256_of([file], job)
     provenance = Provenance(name, digest, "" if weights is None else str(weights), "torch")
     return wrap_torchvision(name, model, published, where, provenance).sized(image_size)
 

@@ -132,7 +132,9 @@ class NoAttentionError(PatchreachError):
 
 
 _KINDS = {
-    ("convolution", "convolutions"): ("convolution", "Conv", "ConvTranspose", "QLinearConv", "ConvInteger"),
+    ("convolution", "convolutions"): (
+        *("convolution", "_convolution", "Conv", "ConvTranspose", "QLinearConv", "ConvInteger"),
+    ),
     ("matrix product", "matrix products"): (
         "mm",
         "addmm",

@@ -16,9 +16,13 @@ from torch.overrides import TorchFunctionMode
 
 from tests.backends.timm_zoo import attending, fused, randomize
 from viewer.attention.uniform import uniform_layer_distance
+from viewer.backends.model import Job
+from viewer.backends.torch_runner import TorchRunner
+from viewer.backends.torch_sizes import SizedModels
 
 # Masks of models forbid keys by a number that no learned bias comes near.
 FORBIDDEN = -50.0
+CALM = 0.7
 
 
 class Softmaxes(TorchFunctionMode):
@@ -66,7 +70,23 @@ def built(
         model = timm.create_model(name, **arguments) if isinstance(name, str) else name(**arguments)
     model.eval()
     randomize(model, seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            # Attention so sharp that float32 can't tell its weights to 1e-5 would show nothing.
+            weight.mul_(CALM if weight.ndim >= 2 else 1)
     return model
+
+
+def settled(model: nn.Module, tensor: torch.Tensor) -> nn.Module:
+    """Give batch norms the statistics of a picture, as training would have."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.momentum = 1.0
+        norm.train()
+    if norms:
+        with torch.no_grad():
+            model(torch.cat([tensor, tensor.flip(-1)]))
+    return model.eval()
 
 
 def logits_of(model: nn.Module, tensor: torch.Tensor, modules: str = "") -> list[torch.Tensor]:
@@ -82,6 +102,12 @@ def record_of(model: nn.Module, tensor: torch.Tensor):
     wrapped = attending(type(model).__name__, model)
     wrapped.runner.sizes.own = tuple(tensor.shape[-2:])
     return wrapped.attend(tensor)
+
+
+def run_of(model: nn.Module, tensor: torch.Tensor):
+    """Return what Patchreach has of any module that takes a picture."""
+    size = tuple(tensor.shape[-2:])
+    return TorchRunner("net", SizedModels("net", model.eval(), size), "cpu").run(tensor, Job())
 
 
 def picture(height: int, width: int, seed: int = 1) -> torch.Tensor:

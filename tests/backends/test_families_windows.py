@@ -20,14 +20,13 @@ from tests.backends.families import (
     logits_of,
     picture,
     record_of,
+    run_of,
+    settled,
     spread,
     whole,
     windows,
 )
 from tests.backends.timm_zoo import randomize
-from viewer.backends.model import Job
-from viewer.backends.torch_runner import TorchRunner
-from viewer.backends.torch_sizes import SizedModels
 
 SIZE = (64, 96)
 SMALL = {"depths": (1, 1, 1, 1), "embed_dims": (16, 16, 32, 32), "num_heads": (1, 2, 2, 2)}
@@ -183,11 +182,12 @@ CASES = {
 def test_windows(family):
     name, size, arguments, places = CASES[family]
     tensor = picture(*size)
-    logits = logits_of(built(name, False, **arguments), tensor)
+    model = settled(built(name, **arguments), tensor)
+    logits = logits_of(model, tensor)
     if family == "nest":
         logits = [stacked.transpose(1, 2) for stacked in logits]  # heads before blocks
     truths = [Truth(of, *sides) for of, sides in zip(logits, places(), strict=True)]
-    check(record_of(built(name, **arguments), tensor), truths)
+    check(record_of(model, tensor), truths)
 
 
 def test_unfused_windows_are_the_same():
@@ -232,7 +232,7 @@ def test_halo_blocks_see_around_themselves():
     net = nn.Sequential(nn.Conv2d(3, 16, 4, 4), HaloAttn(16, num_heads=2, block_size=2, halo_size=1)).eval()
     randomize(net)
     tensor = picture(16, 24)
-    (layer,) = TorchRunner("halo", SizedModels("halo", net, (16, 24)), "cpu").run(tensor, Job()).layers
+    (layer,) = run_of(net, tensor).layers
     (logits,) = logits_of(net, tensor)
     grid = lattice(4, 6, 4)
     # The model stacks heads before blocks.

@@ -336,6 +336,24 @@ def test_a_program_that_stops_says_so(copy):
         open_model(copy).attend(torch.zeros(1, 3, 64, 64))
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("nowhere", "'nowhere'"), ("gone", "what it returns is no tensor")]
+)
+def test_a_program_that_returns_nothing(copy, name, reason):
+    def lose(told):
+        told["graph_module"]["signature"]["output_specs"][0]["user_output"]["arg"]["as_tensor"]["name"] = name
+        size = {"name": "dim", "arg": {"as_int": 2}, "kind": 1}
+        of = {"name": "self", "arg": {"as_tensor": {"name": "x"}}, "kind": 1}
+        node = {"target": "torch.ops.aten.sym_size.int", "inputs": [of, size], "metadata": {}}
+        told["graph_module"]["graph"]["nodes"].append(
+            {**node, "outputs": [{"as_sym_int": {"as_name": "gone"}}]}
+        )
+
+    change_program(copy, lose)
+    with pytest.raises(InputError, match=f"could not run on a picture of 64x64 pixels: {reason}"):
+        open_model(copy).attend(torch.zeros(1, 3, 64, 64))
+
+
 def test_programs_of_other_formats(copy):
     change_program(copy, lambda told: told["schema_version"].update(major=7))
     assert (

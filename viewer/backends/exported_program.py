@@ -79,12 +79,14 @@ class ExportedProgram(nn.Module):
             for module, step in zip(self._running, self._steps, strict=True):
                 self.running = module
                 step.run(values, picture.device)
+            if not isinstance(values[self._output], Tensor):
+                raise TypeError("what it returns is no tensor")
+            return values[self._output]
         # What a program was written for can't be known beforehand, nor whether somebody has tampered with it.
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise stopped(self._called, picture, error) from error
         finally:
             self.running = ""
-        return values[self._output]
 
     def _take_inputs(self, specs: list[dict[str, Any]], tensors: dict[str, Tensor]) -> str:
         """Keep the weights, and return the name of the one input that is left."""

@@ -140,8 +140,10 @@ def _load(path: Path) -> torch.jit.ScriptModule:
         warnings.simplefilter("ignore")  # TorchScript is deprecated, the files stay
         try:
             program = torch.jit.load(_copied(path), map_location="cpu")
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[0]
+        except Refused:
+            raise
+        except Exception as error:  # a damaged file can make the loader raise nearly anything
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise Refused(f"is a TorchScript program that this PyTorch can't load ({reason})") from error
         for _, module in program.named_modules():
             for method in module._c._method_names():

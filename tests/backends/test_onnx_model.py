@@ -372,12 +372,12 @@ def test_assumptions_are_said_and_can_be_replaced(vit_path):
     assert chosen.runner is model.runner
 
 
-def test_models_that_need_more_than_a_picture(vit_path, tmp_path):
+def test_models_that_need_more_than_numbers(vit_path, tmp_path):
     def add_text(model):
-        model.graph.input.append(helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, 8]))
+        model.graph.input.append(helper.make_tensor_value_info("caption", TensorProto.STRING, [1]))
 
     with pytest.raises(
-        ModelFileError, match=r"needs more than a picture: input_ids\. Export the vision tower alone\."
+        ModelFileError, match=r"needs more than a picture: caption\. Export the vision tower alone\."
     ):
         open_onnx(rewrite(vit_path, tmp_path / "text.onnx", add_text))
 
@@ -395,7 +395,7 @@ def test_device_that_can_not_be_used_is_replaced_with_a_note(vit_path):
     file = read_onnx(vit_path)
     graph = Graph(file.proto, file.folder)
     providers = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
-    program = OnnxProgram("deit", file, graph, find_attention(graph), graph.inputs[0].name)
+    program = OnnxProgram("deit", file, graph, find_attention(graph, {}).found, graph.inputs[0].name)
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"):  # ONNX Runtime's own, beside ours
         runner = OnnxRunner(program, "cuda:0", providers)
     assert runner.device == "cpu"

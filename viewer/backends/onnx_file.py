@@ -12,6 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from viewer.backends.file_kind import foreign_kind, require_regular
+from viewer.backends.onnx_graph import taken
 from viewer.errors import ModelFileError
 
 
@@ -106,7 +107,7 @@ def _sort(path: Path, proto: onnx.ModelProto) -> None:
     """Put nodes after those that feed them: ONNX Runtime takes any order, following tokens does not."""
     nodes = list(proto.graph.node)
     makers = {name: at for at, node in enumerate(nodes) for name in node.output if name}
-    needs = {at: {makers[name] for name in _taken(node) if name in makers} for at, node in enumerate(nodes)}
+    needs = {at: {makers[name] for name in taken(node) if name in makers} for at, node in enumerate(nodes)}
     if all(need < at for at, needed in needs.items() for need in needed):
         return
     try:
@@ -118,15 +119,6 @@ def _sort(path: Path, proto: onnx.ModelProto) -> None:
     copies = [onnx.NodeProto.FromString(nodes[at].SerializeToString()) for at in order]
     del proto.graph.node[:]
     proto.graph.node.extend(copies)
-
-
-def _taken(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the tensors a node takes, those its inner graphs take from around it included."""
-    yield from node.input
-    for entry in node.attribute:
-        for graph in (entry.g, *entry.graphs):
-            for inner in graph.node:
-                yield from _taken(inner)
 
 
 def _parse(path: Path) -> tuple[onnx.ModelProto, str]:

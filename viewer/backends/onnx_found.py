@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
@@ -11,8 +12,13 @@ import onnx
 from viewer.backends.onnx_file import OnnxFile
 from viewer.backends.onnx_graph import Graph
 
-Role = Literal["factor", "divisor", "bias", "mask", "none"]
-"""What the other operand does to the logits."""
+Role = Literal["factor", "divisor", "bias", "less", "mask", "causal", "view", "other"]
+"""What a step does to the logits.
+
+They are multiplied with the other operand, divided by it, it is added or subtracted; some are replaced by it;
+keys behind the query are forbidden; they are given another shape, of which the last two axes stay; or
+something else, so that only the softmax's result can be shown.
+"""
 
 
 class Operand(NamedTuple):
@@ -37,24 +43,27 @@ class Operand(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one operator does to the logits on their way to the softmax.
+    """What one operator does to the logits on their way to the softmax, or to the weights behind it.
 
     Attributes
     ----------
     role
         See `Role`.
     tensor
-        The other operand.
+        The other operand; for a view its result.
     condition
         For a mask: the condition, true where the logits stay.
     negated
         For a mask: whether the logits stay where the condition is false.
+    axes
+        For a view that exchanges axes: their order.
     """
 
     role: Role
-    tensor: str
+    tensor: str = ""
     condition: str = ""
     negated: bool = False
+    axes: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,8 @@ class Found:
     name
         Module it belongs to.
     queries, keys
-        What the logits are the product of; in the fallback only good for finding where tokens sit.
+        What the logits are the product of; where they are not understood only good for finding where tokens
+        sit.
     values
         What the weights are multiplied with.
     context
@@ -75,12 +85,22 @@ class Found:
         From the product to the softmax.
     scale
         Factor on the product before these.
+    softmax
+        The softmax's result; empty where an operator does it all and keeps it to itself.
+    axis
+        Along which the softmax normalizes.
     weights
-        The softmax's result where the logits are not understood; empty otherwise.
-    node
-        The standard operator, where there is one (then `steps` is empty).
-    quantized
-        Whether weights times values are computed in integers, which can't be checked against floats.
+        What to show where the logits are not understood: the softmax's result, mostly; else empty.
+    loose
+        Whether `steps` are not all of them, so that the softmax's shape has to tell that heads stayed.
+    after
+        Views from the softmax to the product with the values.
+    used
+        What is multiplied with the values where weights were rounded or mixed before; else empty.
+    mixed
+        Operator that first changed the weights behind the softmax; else empty.
+    offsets
+        Zero points of `used` and of the values where these are integers, and so is the product.
     unclear
         Why it can't be shown though it is attention, as a clause; mostly empty.
     """
@@ -91,11 +111,23 @@ class Found:
     values: Operand
     context: Operand
     steps: tuple[Step, ...] = ()
-    scale: float = 1.0
+    scale: float | None = 1.0
+    softmax: str = ""
+    axis: int = -1
     weights: str = ""
-    node: onnx.NodeProto | None = None
-    quantized: bool = False
+    loose: bool = False
+    after: tuple[Step, ...] = ()
+    used: str = ""
+    mixed: str = ""
+    offsets: tuple[str, str] | None = None
     unclear: str = ""
+
+    @property
+    def note(self) -> str:
+        """What a person should know of the weights, as a clause; mostly empty."""
+        if self.mixed:
+            return "weights of the softmax, before the model mixes or scales them"
+        return "weights of the softmax, which the model rounds before use" if self.used else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +144,10 @@ class OnnxProgram:
         Its attention operations, in forward order.
     image
         Name of the picture's input.
+    fillers
+        Neutral values for the other inputs, by name.
+    unmatched
+        Sentences about what looks like attention and could not be matched, with the nodes around it.
     """
 
     name: str
@@ -119,6 +155,8 @@ class OnnxProgram:
     graph: Graph
     found: tuple[Found, ...]
     image: str
+    fillers: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    unmatched: tuple[str, ...] = ()
 
 
 def weights_output(node: onnx.NodeProto) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,10 @@ from onnx.external_data_helper import load_external_data_for_tensor
 _SCOPES = "pkg.torch.onnx.name_scopes"
 # Values of these nodes are what goes in, so a constant stays a constant through them.
 _TRANSPARENT = {"Identity", "Cast"}
+# What these give says nothing of the numbers that go in.
+_SHAPES = {"Shape", "Size"}
+STANDARD = ("", "ai.onnx")
+"""Domains of the standard's own operators."""
 
 
 class Graph:
@@ -48,6 +52,10 @@ class Graph:
         for node in self.nodes:
             for name in dict.fromkeys(node.input):
                 self._users.setdefault(name, []).append(node)
+        self._fed = {value.name for value in self.inputs}
+        for node in self.nodes:
+            if node.op_type not in _SHAPES and not self._fed.isdisjoint(taken(node)):
+                self._fed.update(name for name in node.output if name)
 
     def maker(self, name: str) -> onnx.NodeProto | None:
         """Return the node whose output a tensor is; None for inputs and initializers."""
@@ -78,6 +86,10 @@ class Graph:
         while (maker := self.maker(name)) is not None and maker.op_type in _TRANSPARENT:
             name = maker.input[0]
         return name in self.initializers if maker is None else maker.op_type == "Constant"
+
+    def is_learned(self, name: str) -> bool:
+        """Whether a tensor is the same for every input, be it stored or computed from what is."""
+        return name not in self._fed
 
     def _array(self, tensor: onnx.TensorProto) -> npt.NDArray[np.generic]:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -120,8 +132,10 @@ def module_name(node: onnx.NodeProto) -> str:
         except (ValueError, SyntaxError, TypeError, RecursionError):
             return ""  # another exporter's habit
         return path[-1] if path else ""
+    # Optimizers name nodes anew but keep the names of tensors.
+    path = node.name if "/" in node.name or not node.output else node.output[0]
     steps: list[str] = []
-    for step in node.name.split("/")[:-1]:
+    for step in path.split("/")[:-1]:
         if steps and step.startswith(f"{steps[-1]}."):
             steps[-1] = step
         elif step:
@@ -129,18 +143,35 @@ def module_name(node: onnx.NodeProto) -> str:
     return ".".join(steps)
 
 
-def walk_back(graph: Graph, name: str, through: frozenset[str]) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes behind a tensor, nearest first; behind an operator not in `through` nothing follows."""
+def walk_back(
+    graph: Graph,
+    name: str,
+    through: frozenset[str],
+    allowed: Callable[[onnx.NodeProto], bool] = lambda node: True,
+) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes behind a tensor, nearest first.
+
+    Behind an operator that is not in `through`, or that is not `allowed`, nothing follows.
+    """
     waiting, seen = [name], {name}
     while waiting:
         maker = graph.maker(waiting.pop(0))
         if maker is None:
             continue
         yield maker
-        if maker.op_type in through:
+        if maker.op_type in through and allowed(maker):
             fresh = [source for source in maker.input if source and source not in seen]
             seen.update(fresh)
             waiting.extend(fresh)
+
+
+def taken(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the tensors a node takes, those its inner graphs take from around it included."""
+    yield from node.input
+    for entry in node.attribute:
+        for graph in (entry.g, *entry.graphs):
+            for inner in graph.node:
+                yield from taken(inner)
 
 
 def _constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:

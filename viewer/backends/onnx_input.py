@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import onnx
 
 from viewer.backends.onnx_file import OnnxFile
+from viewer.backends.onnx_fillers import dims_of, neutral_values
 from viewer.backends.onnx_graph import Graph, attribute
 from viewer.errors import InputError, ModelFileError
 from viewer.images.preprocess import INTERPOLATIONS, Preprocessing
@@ -50,6 +51,8 @@ class PictureInput:
         Height and width in pixels, each None where it takes any.
     patch
         Height and width of the patches its first convolution cuts, None where there is none.
+    fillers
+        Neutral values for the model's other inputs.
     """
 
     name: str
@@ -59,6 +62,7 @@ class PictureInput:
     batch: int
     size: tuple[int | None, int | None]
     patch: tuple[int, int] | None
+    fillers: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def check(self, model: str, size: tuple[int, int]) -> None:
         """See whether the model can take a picture of a size.
@@ -97,7 +101,7 @@ def picture_input(file: OnnxFile, graph: Graph) -> PictureInput:
     ModelFileError
         If there is none, or the model needs other inputs besides.
     """
-    described = {value.name: _dims(value) for value in graph.inputs}
+    described = {value.name: dims_of(value) for value in graph.inputs}
     pictures = [
         value
         for value in graph.inputs
@@ -106,13 +110,9 @@ def picture_input(file: OnnxFile, graph: Graph) -> PictureInput:
     listing = ", ".join(f"{name} {_shape_text(dims)}" for name, dims in described.items()) or "none"
     if len(pictures) != 1:
         raise ModelFileError(file.path, f"has no single input for a picture; its inputs are {listing}")
-    others = [name for name in described if name != pictures[0].name]
-    if others:
-        raise ModelFileError(
-            file.path, f"needs more than a picture: {', '.join(others)}", "Export the vision tower alone."
-        )
     dims = described[pictures[0].name]
     layout: Literal["NCHW", "NHWC"] = "NHWC" if dims[3] == 3 and dims[1] != 3 else "NCHW"
+    others = [value for value in graph.inputs if value.name != pictures[0].name]
     channels, size = (dims[3], dims[1:3]) if layout == "NHWC" else (dims[1], dims[2:])
     if channels not in (3, None):
         raise ModelFileError(
@@ -126,6 +126,9 @@ def picture_input(file: OnnxFile, graph: Graph) -> PictureInput:
         batch=dims[0] or 1,
         size=(size[0], size[1]),
         patch=_patch(graph),
+        fillers=neutral_values(
+            file, others, dims[0] or 1, (size[0] or _DEFAULT_SIDE, size[1] or _DEFAULT_SIDE)
+        ),
     )
 
 
@@ -255,10 +258,6 @@ def _numbers(text: str) -> tuple[float, float, float] | None:
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None
 
 
-def _dims(value: onnx.ValueInfoProto) -> tuple[int | None, ...]:
-    return tuple(dim.dim_value if dim.dim_value > 0 else None for dim in value.type.tensor_type.shape.dim)
-
-
 def _shape_text(dims: tuple[int | None, ...]) -> str:
     return f"({', '.join('any' if size is None else str(size) for size in dims)})"
 
@@ -266,6 +265,8 @@ def _shape_text(dims: tuple[int | None, ...]) -> str:
 def _patch(graph: Graph) -> tuple[int, int] | None:
     """Return the stride of the first convolution where it cuts the picture into patches."""
     for node in graph.nodes:
+        if node.op_type in ("Resize", "Upsample"):
+            return None  # preprocessing inside the graph, which takes any size
         if node.op_type == "Conv":
             strides, kernel = attribute(node, "strides"), attribute(node, "kernel_shape")
             if strides and len(strides) == 2 and list(kernel or strides) == list(strides):

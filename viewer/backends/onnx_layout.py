@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+import torch
+from torch import Tensor
 
-from viewer.attention.layout import TokenLayout
-from viewer.backends.onnx_found import Found, Operand
+from viewer.backends.onnx_arrangement import Arrangement, Stage, arrange, stacked_places
+from viewer.backends.onnx_found import Found, OnnxProgram, Operand
 from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_moves import follow
-from viewer.backends.onnx_places import Places, UnknownPlace, picture, shrink, thin, unplaced
+from viewer.backends.onnx_places import NO_LABEL, first_picture, picture
+from viewer.backends.onnx_rules import unplaced
+from viewer.backends.position_call import Lost
+from viewer.backends.position_math import PADDING_LABEL, mean_place, shrink
+from viewer.backends.positions import CHANNELS, PADDING
+from viewer.backends.torch_layers import Planned, plan_layers
+
+_DETECTION = re.compile(r"det(ection)?_?tok|quer", re.I)
 
 # Which inputs of an operator say how it moves elements, rather than being moved.
 _REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare")
-CONTROLS = {"Slice": (1, 2, 3, 4), "Gather": (1,), "Pad": (1, 3), "Tile": (1,)} | dict.fromkeys(
-    _REDUCTIONS, (1,)
-)
+CONTROLS = {
+    "Slice": (1, 2, 3, 4), "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "ScatterND": (1,),
+    "Pad": (1, 3), "Tile": (1,), **dict.fromkeys(_REDUCTIONS, (1,)),
+}  # fmt: skip
 
 _KNOWN_TOKENS = (
     ("dist", re.compile(r"dist\w*(tok|emb)|dist_token", re.I)),
@@ -31,7 +42,7 @@ _KNOWN_TOKENS = (
 
 def traced_nodes(graph: Graph, found: Sequence[Found]) -> list[onnx.NodeProto]:
     """Return the nodes that queries and keys depend on, in graph order, constants left out."""
-    wanted = {operand.tensor for match in found for operand in (match.queries, match.keys)}
+    wanted = {side.tensor for match in found for side in (match.queries, match.keys, match.context)}
     return [node for node in graph.ancestors(wanted) if node.op_type != "Constant"]
 
 
@@ -72,66 +83,174 @@ def depend_on_picture(graph: Graph, found: Sequence[Found], image: str) -> bool:
     return False
 
 
-def layouts_of(
-    graph: Graph,
-    found: Sequence[Found],
-    image: tuple[str, str],
+def plan_attention(
+    program: OnnxProgram,
+    picture_layout: str,
     shapes: Mapping[str, tuple[int, ...]],
     controls: Mapping[str, npt.NDArray[np.int64]],
-) -> list[tuple[TokenLayout, TokenLayout]]:
+) -> tuple[Planned, tuple[Arrangement | None, ...]]:
     """Find where queries and keys of every attention operation sit.
 
     Parameters
     ----------
-    graph, found
+    program
         The model.
-    image
-        Name of the picture's input, and "NCHW" or "NHWC".
+    picture_layout
+        Of its input, "NCHW" or "NHWC".
     shapes, controls
         Of all tensors on the way, from a real run.
 
     Returns
     -------
-    list of tuple
-        Query layout and key layout of each operation.
+    tuple
+        Layers and what is left out; and the order of tensors for each operation, None where it is left out.
 
     Raises
     ------
-    UnknownPlace
-        If an operator can't be followed, or the tokens do not fill a grid.
+    LayoutError
+        If no operation's tokens could be placed.
     """
+    graph, found = program.graph, program.found
     labels = _labels(graph)
 
     def control(name: str) -> npt.NDArray[np.int64] | None:
         return controls[name] if name in controls else graph.constant(name)
 
-    known = _known_places(graph, image, shapes, labels)
-    places = follow(traced_nodes(graph, found), known, shapes, control)
+    known = _known_places(program, picture_layout, shapes, labels)
+    hand_on = {match.context.tensor: match.queries.tensor for match in found}
+    places = follow(traced_nodes(graph, found), known, shapes, control, hand_on)
+    arrangements = [Lost(match.unclear) if match.unclear else arrange(match, shapes) for match in found]
+    located = [_located(match, arranged, places) for match, arranged in zip(found, arrangements, strict=True)]
+    trace = _Trace(_size(shapes[program.image], picture_layout), _names(graph, labels, located))
+    planned = plan_layers(program.name, located, trace)
+    return planned, tuple(
+        replace(one.arrangement, mine=one.mine) if plan is not None and one.arrangement else None
+        for plan, one in zip(planned.layers, located, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """How many products there are, and of how many tokens; what `plan_layers` asks of scores."""
+
+    heads: int
+    queries: int
+    keys: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Located:
+    """An attention as `plan_layers` takes it: where its tokens sit, in the order of the product."""
+
+    module: str
+    note: str
+    scores: _Counts
+    places: tuple[Tensor | Lost, Tensor | Lost, Tensor | Lost]
+    arrangement: Arrangement | None = None
+    mine: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """What `plan_layers` asks of a trace."""
+
+    size: tuple[int, int]
+    names: Mapping[int, str]
+
+    def parameter_name(self, label: int) -> str:
+        return PADDING if label == PADDING_LABEL else self.names.get(label, "")
+
+
+def _size(shape: tuple[int, ...], picture_layout: str) -> tuple[int, int]:
+    return (shape[2], shape[3]) if picture_layout == "NCHW" else (shape[1], shape[2])
+
+
+def _located(found: Found, arranged: Arrangement | Lost, places: Mapping[str, Tensor | Lost]) -> _Located:
+    """Say where the tokens of an attention sit."""
+    if isinstance(arranged, Lost):
+        return _Located(found.name, found.note, _Counts(1, 0, 0), (arranged,) * 3)
+    sides = [
+        _tokens(operand, places.get(operand.tensor, _UNKNOWN), stage)
+        for operand, stage in (
+            (found.queries, arranged.product),
+            (found.keys, arranged.product),
+            (found.context, arranged.end),
+        )
+    ]
+    mine = first_picture(*(side for side in sides[:2] if isinstance(side, Tensor))) if all(
+        isinstance(side, Tensor) for side in sides[:2]
+    ) else torch.arange(arranged.stacked)  # fmt: skip
+    all_mine = len(mine) == arranged.stacked
+    if not all_mine:
+        sides = [side[mine] if isinstance(side, Tensor) else side for side in sides]
+    counts = _Counts(len(mine), *arranged.shape)
+    return _Located(
+        found.name, found.note, counts, tuple(sides), arranged, None if all_mine else mine.tolist()
+    )
+
+
+_UNKNOWN = Lost("the tensor is not followed")
+# Channels of a token, of all heads, must sit at the same place to within this many pixels.
+_AGREEMENT = 0.5
+
+
+def _tokens(operand: Operand, places: Tensor | Lost, at: Stage) -> Tensor | Lost:
+    """Return where tokens sit, (stacked, tokens); `CHANNELS` where it is the channels that have a place."""
+    if isinstance(places, Lost):
+        return places
+    if operand.axes is not None:
+        places = places.mT if operand.axes == (-1, -2) else places.permute(operand.axes)
+    columns = shrink(places, (places.ndim - 1,))
+    mean = mean_place(columns, (-1,), keepdim=True)
+    if bool(((columns - mean).abs() > _AGREEMENT).any()):
+        alike = mean_place(places, (-2,), keepdim=True)
+        apart = bool(((places - alike).abs() > _AGREEMENT).any())
+        return Lost("the channels of one token look at different places") if apart else CHANNELS
+    return stacked_places(mean[..., 0], at)
+
+
+def _names(graph: Graph, labels: Mapping[str, int], located: Sequence[_Located]) -> dict[int, str]:
+    """Name what tokens without a place stem from, as `torch_layers.prefix_names` knows it."""
     sources = {label: name for name, label in labels.items()}
     distilled = any("head_dist" in name for name in graph.initializers)
-    return [
-        tuple(_layout(match, operand, places, sources, distilled) for operand in (match.queries, match.keys))
-        for match in found
-    ]
-
-
-def _known_places(
-    graph: Graph,
-    image: tuple[str, str],
-    shapes: Mapping[str, tuple[int, ...]],
-    labels: Mapping[str, float],
-) -> dict[str, Places]:
-    """Return the places of the picture's pixels and of everything that the file fixes."""
-    known = {}
-    for name, shape in shapes.items():
-        maker = graph.maker(name)
-        if maker is None or maker.op_type == "Constant":
-            known[name] = unplaced(shape, labels.get(name, np.nan))
-    known[image[0]] = picture(shapes[image[0]], image[1])
+    known: dict[int, str] = {}
+    for one in located:
+        keys = one.places[1]
+        if isinstance(keys, Tensor) and len(keys):
+            tokens = keys[0][keys[0].real.isnan()]
+            own = [int(label) for label in tokens.imag.tolist() if label != PADDING_LABEL]
+            for label, name in zip(
+                own, prefix_names([sources.get(n, "") for n in own], distilled), strict=True
+            ):
+                known.setdefault(label, _PARAMETERS.get(name.rstrip("0123456789"), ""))
+    for one in located:
+        queries = one.places[0]
+        if isinstance(queries, Tensor) and bool(queries.real.isnan().all()):
+            for label in queries.imag.unique().tolist():
+                known.setdefault(int(label), _PARAMETERS["latent"])
     return known
 
 
-def _labels(graph: Graph) -> dict[str, float]:
+_PARAMETERS = {"cls": "cls_token", "dist": "dist_token", "reg": "reg_token", "latent": "latent"}
+
+
+def _known_places(
+    program: OnnxProgram,
+    picture_layout: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    labels: Mapping[str, int],
+) -> dict[str, Tensor]:
+    """Return the places of the picture's pixels and of everything that the file fixes."""
+    known = {}
+    for name, shape in shapes.items():
+        maker = program.graph.maker(name)
+        if maker is None or maker.op_type == "Constant":
+            known[name] = unplaced(shape, labels.get(name, NO_LABEL))
+    known[program.image] = picture(shapes[program.image], picture_layout)
+    return known
+
+
+def _labels(graph: Graph) -> dict[str, int]:
     """Give numbers to parameters that can stand in for tokens: known token names first, small before large.
 
     Where a class token and position embeddings are added, the lower number is kept: the token's own. Vectors
@@ -142,36 +261,11 @@ def _labels(graph: Graph) -> dict[str, float]:
         known = _token_kind(name) is not None
         if known or len(tensor.dims) > 1:
             ranked.append((not known, int(np.prod(tensor.dims)), name))
-    return {name: float(rank) for rank, (_, _, name) in enumerate(sorted(ranked))}
+    return {name: rank for rank, (_, _, name) in enumerate(sorted(ranked), start=1)}
 
 
 def _token_kind(name: str) -> str | None:
     return next((kind for kind, pattern in _KNOWN_TOKENS if pattern.search(name)), None)
-
-
-def _layout(
-    match: Found,
-    operand: Operand,
-    places: Mapping[str, Places],
-    sources: Mapping[float, str],
-    distilled: bool,
-) -> TokenLayout:
-    """Return the layout of one operand's tokens."""
-    arranged = operand.arrange(places[operand.tensor])
-    for axis in range(arranged.ndim - 2):
-        arranged = shrink(arranged, axis)
-    if max(thin(arranged).shape[:-2], default=1) > 1:
-        raise UnknownPlace(f"the heads of {match.name} look at different tokens, as in windowed attention")
-    while arranged.ndim > 2:
-        arranged = arranged[0]
-    tokens = arranged[:, 0]
-    positions = np.stack([tokens.real, np.where(np.isnan(tokens.real), np.nan, tokens.imag)], axis=-1)
-    labels = tokens.imag[np.isnan(tokens.real)]
-    names = prefix_names([sources.get(label, "") for label in labels.tolist()], distilled)
-    try:
-        return TokenLayout.from_positions(positions.astype(np.float32), names)
-    except ValueError as error:
-        raise UnknownPlace(f"in {match.name}, {error}") from error
 
 
 def prefix_names(parameters: Sequence[str], distilled: bool = False) -> list[str]:
@@ -199,7 +293,7 @@ def prefix_names(parameters: Sequence[str], distilled: bool = False) -> list[str
             kind = "cls"
         elif kind is None and length == 1 and distilled:
             kind = "dist"
-        elif kind is None and length > 1 and parameter and names:
+        elif kind is None and length > 1 and parameter and names and not _DETECTION.search(parameter):
             kind = "reg"  # several tokens of one parameter behind the class token
         has_class = has_class or kind == "cls"
         for _ in range(length):

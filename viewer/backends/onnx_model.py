@@ -16,7 +16,9 @@ from viewer.backends.inputs import as_picture, checked_tensor, describe, picture
 from viewer.backends.model import Job, short
 from viewer.backends.onnx_classes import class_labels, predict
 from viewer.backends.onnx_file import OnnxFile, read_onnx
+from viewer.backends.onnx_fillers import filled_note
 from viewer.backends.onnx_found import OnnxProgram
+from viewer.backends.onnx_fused import put_beside
 from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_input import PictureInput, check_preprocessing, picture_input, wanted_preprocessing
 from viewer.backends.onnx_patterns import find_attention
@@ -69,7 +71,8 @@ class OnnxModel:
     def notes(self) -> tuple[str, ...]:
         """Sentences a person should read."""
         assumed = self.preprocessing.assumed
-        return ((assumed,) if assumed else ()) + self.runner.notes
+        fed = (filled_note(self.name, self.input.fillers),) if self.input.fillers else ()
+        return ((assumed,) if assumed else ()) + fed + self.runner.notes
 
     def with_preprocessing(self, preprocessing: Preprocessing) -> OnnxModel:
         """Return this model with other preprocessing, sharing its session.
@@ -122,7 +125,7 @@ class OnnxModel:
             box=prepared and prepared.box,
             output=output,
             prediction=predict(output, self.labels),
-            notes=self.notes,
+            notes=(*self.notes, *run.notes),
             output_unchanged=run.unchanged,
         )
 
@@ -176,15 +179,17 @@ def open_onnx(
     job.step(f"Reading {name}")
     file = read_onnx(path)
     try:
+        fused = put_beside(file.proto)
         graph = Graph(file.proto, file.folder)
-        found = find_attention(graph)
+        found, unmatched = find_attention(graph, fused)
         if not found:
-            raise NoAttentionError(name, graph.census())
+            raise NoAttentionError(name, graph.census(), instead=unmatched)
         picture = picture_input(file, graph)
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         # Nodes that lack inputs or attributes they must have.
         raise ModelFileError(path, f"is a damaged ONNX model: its graph makes no sense ({error})") from error
     how = wanted_preprocessing(name, file, picture, image_size)
     job.step(f"Starting {name}")
-    runner = OnnxRunner(OnnxProgram(name, file, graph, found, picture.name), chosen, providers)
+    program = OnnxProgram(name, file, graph, found, picture.name, picture.fillers, unmatched)
+    runner = OnnxRunner(program, chosen, providers)
     return OnnxModel(name, how, file, picture, runner, class_labels(graph, file.proto))

@@ -1,123 +1,82 @@
-"""Finding attention in an ONNX graph: what may stand between ``Q K^T``, the softmax and the values.
-
-A decomposed attention is ``product -> (BETWEEN rows)* -> Softmax -> (AFTER operators)* -> product``, the
-last one with the values. What is allowed stands in tables, one row an operator, so that a new exporter's
-habit is a new row.
-"""
+"""Finding attention in an ONNX graph, by the forms of `onnx_forms` and `onnx_fused`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import onnx
 
-from viewer.backends.onnx_found import Found, Operand, Role, Step, weights_output
-from viewer.backends.onnx_graph import Graph, attribute, module_name, walk_back
+from viewer.backends.onnx_forms import AFTER, BETWEEN, CHANGING, MIXING, MOVING, VIEWS, Row
+from viewer.backends.onnx_found import Found, Operand, Step
+from viewer.backends.onnx_graph import STANDARD, Graph, attribute, module_name, walk_back
+from viewer.backends.onnx_mixes import ALONE, mark_mixed
 from viewer.backends.onnx_products import FLOAT_PRODUCTS, PRODUCTS, query_key, value_operands
 
+_BETWEEN = {row.op: row for row in BETWEEN}
+_AFTER = {row.op: row for row in AFTER}
+_SOFTMAX = "Softmax"
 
-class Row(NamedTuple):
-    """An operator that may stand between the logits' product and the softmax.
+
+class Matches(NamedTuple):
+    """What was found in a graph.
 
     Attributes
     ----------
-    op
-        ONNX operator.
-    chain
-        Operand positions through which the logits may come.
-    role
-        What the other operand does to them.
+    found
+        Attention operations in forward order, each with a name of its own.
+    unmatched
+        Sentences about what looks like attention and could not be matched, with the nodes around it.
     """
 
-    op: str
-    chain: tuple[int, ...]
-    role: Role
+    found: tuple[Found, ...]
+    unmatched: tuple[str, ...] = ()
 
 
-BETWEEN = (
-    Row("Mul", (0, 1), "factor"),
-    Row("Div", (0,), "divisor"),
-    Row("Add", (0, 1), "bias"),
-    Row("Where", (1, 2), "mask"),
-    Row("Cast", (0,), "none"),
-    Row("Identity", (0,), "none"),
-    Row("Dropout", (0,), "none"),
-)
-_BETWEEN = {row.op: row for row in BETWEEN}
+class _Logits(NamedTuple):
+    """The product behind a softmax."""
 
-AFTER = {
-    "Cast": (0,),
-    "Identity": (0,),
-    "Dropout": (0,),
-    "Where": (1, 2),  # guards that put 0 for a row without any key
-    "QuantizeLinear": (0,),
-    "DequantizeLinear": (0,),
-    "DynamicQuantizeLinear": (0,),
-}
-"""Operators that may stand between softmax and values, and the operands by which weights come in."""
-
-# Behind a softmax whose logits are not understood, the product is looked for through these only: they leave
-# every token where it is.
-_ELEMENTWISE = frozenset(
-    {
-        *_BETWEEN,
-        "Sub",
-        "Tanh",
-        "Clip",
-        "Max",
-        "Min",
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-    }
-)
+    product: onnx.NodeProto
+    pair: tuple[Operand, Operand]
+    steps: tuple[Step, ...]
+    loose: bool = False
 
 
-_MOVING = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand"})
-_CUTTING = frozenset({"Slice", "Split", "Gather", "Identity", "Cast", "Dropout", "Mul", "Div", "Neg"})
-# What leaves an attention's output its own, but for a factor or some of its heads.
-_PARTS = _MOVING | _CUTTING
-_SUMS = {"Add": "added", "Sub": "subtracted", "Sum": "added", "Max": "compared", "Min": "compared"}
-# What may happen to weights that still are what the values are multiplied with.
-_CHANGES = _PARTS | _ELEMENTWISE | {"Concat", "Conv", "Pow", "Reciprocal", "ReduceSum", "Where"}
-ALONE = "so neither map is what the model uses alone"
+class _End(NamedTuple):
+    """The product of weights with values."""
+
+    product: onnx.NodeProto
+    weights: str
+    weights_first: bool
+    turned: bool
+    after: tuple[Step, ...]
+    rounded: bool
+    changed: str = ""
 
 
-def find_attention(graph: Graph) -> tuple[Found, ...]:
-    """Find all attention operations of a graph, in forward order, each with a name of its own."""
-    found = []
+def find_attention(graph: Graph, fused: Mapping[str, Found | str]) -> Matches:
+    """Find all attention operations of a graph.
+
+    Parameters
+    ----------
+    graph
+        The model's.
+    fused
+        Those that are one operator, see `onnx_fused.put_beside`.
+    """
+    found: list[Found] = []
+    unmatched: list[str] = []
     for node in graph.nodes:
-        if node.op_type == "Softmax" and node.domain in ("", "ai.onnx"):
+        if node.op_type == _SOFTMAX and node.domain in STANDARD:
             match = _decomposed(graph, node)
-        elif node.op_type == "Attention" and node.domain in ("", "ai.onnx"):
-            match = _standard(graph, node)
         else:
-            continue
-        if match is not None:
+            match = fused.get(node.output[0]) if node.output else None
+        if isinstance(match, Found):
             found.append(match)
-    return _named(_mixed(graph, found))
-
-
-def _mixed(graph: Graph, found: list[Found]) -> list[Found]:
-    """Mark attentions whose outputs are added to, or subtracted from, one another's."""
-    owners: dict[str, int] = {}
-    for index, match in enumerate(found):
-        waiting = [match.context.tensor]
-        while waiting:
-            name = waiting.pop()
-            owners[name] = index
-            for user in graph.users(name):
-                if user.op_type in _PARTS:
-                    waiting.extend(output for output in user.output if output and output not in owners)
-    marked = list(found)
-    for node in graph.nodes:
-        mixed = [owners[name] for name in dict.fromkeys(node.input) if name in owners]
-        if node.op_type in _SUMS and len(mixed) > 1:
-            for index in mixed:
-                reason = f"the outputs of two attentions are {_SUMS[node.op_type]}, {ALONE}"
-                marked[index] = replace(marked[index], unclear=reason)
-    return marked
+        elif match is not None:
+            unmatched.append(match)
+    return Matches(_named(mark_mixed(graph, found)), tuple(unmatched))
 
 
 def _named(found: list[Found]) -> tuple[Found, ...]:
@@ -131,152 +90,115 @@ def _named(found: list[Found]) -> tuple[Found, ...]:
     return tuple(unique)
 
 
-def _standard(graph: Graph, node: onnx.NodeProto) -> Found | None:
-    """Describe an `Attention` operator of opset 23 or later."""
-    queries, keys, values = node.input[:3]
-    if graph.is_constant(values):
+def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | str | None:
+    """Describe the attention around a softmax; None where there is none, a sentence where it is unclear."""
+    logits = _logits_of(graph, softmax)
+    if logits is None:
         return None
-    needs_weights = float(attribute(node, "softcap", 0.0)) != 0 or any(node.input[4:6])
-    return Found(
-        name=module_name(node),
-        queries=Operand(queries),
-        keys=Operand(keys),
-        values=Operand(values),
-        context=Operand(node.output[0]),
-        weights=weights_output(node) if needs_weights else "",
-        node=node,
-    )
-
-
-def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
-    """Describe the attention around a softmax; None where it is no attention."""
-    axis = int(attribute(softmax, "axis", -1))
-    if axis == 0:
-        return None
-    end = _value_product(graph, softmax.output[0])
+    end = _end_of(graph, softmax.output[0]) or _changed_end(graph, softmax.output[0])
     if end is None:
-        return _with_changed_weights(graph, softmax)
-    product, weights_first = end
-    first, second = PRODUCTS[product.op_type]
-    values = product.input[second if weights_first else first]
-    if graph.is_constant(values):
+        return _unmatched(graph, softmax)
+    first, second = PRODUCTS[end.product.op_type]
+    values = end.product.input[second if end.weights_first else first]
+    if graph.is_learned(values):
         return None
-    operands = value_operands(product, values, weights_first)
+    operands = value_operands(end.product, values, end.weights_first, end.turned)
     if operands is None:
-        return None
-    around = Found(
-        name=module_name(softmax) or module_name(product),
-        queries=Operand(""),
-        keys=Operand(""),
+        return _unmatched(graph, softmax)
+    understood = not logits.loose and all(step.role != "other" for step in logits.steps)
+    match = Found(
+        name=module_name(softmax) or module_name(end.product),
+        queries=logits.pair[0],
+        keys=logits.pair[1],
         values=operands[0],
         context=operands[1],
-        quantized=product.op_type not in FLOAT_PRODUCTS,
+        steps=logits.steps,
+        scale=float(attribute(logits.product, "alpha", 1.0)),
+        softmax=softmax.output[0],
+        axis=int(attribute(softmax, "axis", -1 if graph.opset >= 13 else 1)),
+        weights="" if understood else softmax.output[0],
+        loose=logits.loose,
+        after=end.after,
+        used=end.weights if end.rounded or end.changed else "",
+        mixed=end.changed,
+        offsets=_offsets(end),
     )
-    match = _with_scores(graph, softmax, around)
-    if match is not None and axis == -2:
-        return replace(match, unclear="it normalizes its weights over the queries, not over the keys")
-    if match is not None and _is_weights(graph, values):
+    if _is_weights(graph, values):
         return replace(match, unclear=f"the weights of two attentions are multiplied, {ALONE}")
-    return match
+    return replace(match, unclear=f"two maps of weights are put together, {ALONE}") if _two(end) else match
+
+
+def _two(end: _End) -> bool:
+    return end.changed.startswith("+")
+
+
+def _offsets(end: _End) -> tuple[str, str] | None:
+    """Name the zero points of the two sides of a product of integers."""
+    if end.product.op_type != "MatMulInteger":
+        return None
+    given = [*end.product.input[2:4], "", ""][:2]
+    return (given[0], given[1]) if end.weights_first else (given[1], given[0])
+
+
+def _unmatched(graph: Graph, softmax: onnx.NodeProto) -> str:
+    """Say of a softmax over queries times keys what stands around it."""
+    before = graph.maker(softmax.input[0])
+    after = graph.users(softmax.output[0])
+    names = [_called(node) for node in ([before] if before else []) + after[:1]]
+    around = f", between {' and '.join(names)}," if names else ""
+    return f"The softmax {_called(softmax)}{around} could not be matched to values."
+
+
+def _called(node: onnx.NodeProto) -> str:
+    return repr(node.name or node.output[0])
 
 
 def _is_weights(graph: Graph, values: str) -> bool:
     """Whether what weights are multiplied with are weights themselves, made from queries and keys."""
-    makers = walk_back(graph, values, frozenset({*AFTER, *_MOVING}))
-    softmax = next((maker for maker in makers if maker.op_type == "Softmax"), None)
-    return softmax is not None and _products_behind(graph, softmax, _ELEMENTWISE | _MOVING) is not None
+    makers = walk_back(graph, values, frozenset({*_AFTER, *MOVING}))
+    softmax = next((maker for maker in makers if maker.op_type == _SOFTMAX), None)
+    return softmax is not None and _logits_of(graph, softmax) is not None
 
 
-def _products_behind(
-    graph: Graph, softmax: onnx.NodeProto, through: frozenset[str]
-) -> tuple[Operand, Operand] | None:
-    """Return queries and keys behind a softmax, looked for through some operators."""
-    for source in walk_back(graph, softmax.input[0], through):
-        pair = query_key(source) if source.op_type in PRODUCTS else None
-        if pair and not graph.is_constant(pair[1].tensor):
-            return pair
-    return None
-
-
-def _with_changed_weights(graph: Graph, softmax: onnx.NodeProto) -> Found | None:
-    """Describe attention whose weights become something else before they meet the values."""
-    pair = _products_behind(graph, softmax, _ELEMENTWISE | _MOVING)
-    if pair is None:
-        return None
-    waiting, seen, sums = [softmax.output[0]], set(), False
-    while waiting:
-        for user in graph.users(waiting.pop(0)):
-            fixed = any(graph.is_constant(name) for name in user.input)
-            if user.op_type in PRODUCTS and not fixed:
-                what = f"two maps of weights are put together, {ALONE}" if sums else "its weights are changed"
-                return Found(
-                    name=module_name(softmax) or module_name(user),
-                    queries=pair[0],
-                    keys=pair[1],
-                    values=Operand(user.input[1]),
-                    context=Operand(user.output[0]),
-                    weights=softmax.output[0],
-                    unclear=what if sums else f"{what} between softmax and values",
-                )
-            if (user.op_type in _CHANGES or user.op_type in PRODUCTS) and user.output[0] not in seen:
-                sums |= user.op_type in ("Add", "Sub") and not fixed
-                seen.update(user.output)
-                waiting.extend(user.output)
-    return None
-
-
-def _with_scores(graph: Graph, softmax: onnx.NodeProto, around: Found) -> Found | None:
-    """Add where a softmax's logits come from: understood, or only its result, or known to be rearranged."""
-    logits = _logits(graph, softmax.input[0], ())
-    pair = query_key(logits[0]) if logits else None
-    if logits and pair and not graph.is_constant(pair[1].tensor):
-        scale = float(attribute(logits[0], "alpha", 1.0))
-        return replace(around, queries=pair[0], keys=pair[1], steps=logits[1], scale=scale)
-    for through, unclear in (
-        (_ELEMENTWISE, ""),
-        (
-            _ELEMENTWISE | _MOVING,
-            "its logits are rearranged on their way to the softmax, as windowed attention does",
-        ),
-    ):
-        pair = _products_behind(graph, softmax, through)
+def _logits_of(graph: Graph, softmax: onnx.NodeProto) -> _Logits | None:
+    """Find the product of queries and keys behind a softmax, step by step or, failing that, somehow."""
+    clean = _walk(graph, softmax.input[0], (), set())
+    if clean is not None:
+        return clean
+    for source in walk_back(graph, softmax.input[0], MIXING, lambda node: _learned_side(graph, node)):
+        pair = _pair(graph, source)
         if pair is not None:
-            return replace(around, queries=pair[0], keys=pair[1], weights=softmax.output[0], unclear=unclear)
+            return _Logits(source, pair, (), loose=True)
     return None
 
 
-def _value_product(graph: Graph, weights: str) -> tuple[onnx.NodeProto, bool] | None:
-    """Follow weights forward to the product with the values; tell whether they are its first operand."""
-    waiting = [weights]
-    while waiting:
-        name = waiting.pop(0)
-        for user in graph.users(name):
-            if user.op_type in PRODUCTS:
-                first, second = PRODUCTS[user.op_type]
-                if name == user.input[first]:
-                    return user, True
-                if name == user.input[second] and user.op_type == "Einsum":
-                    return user, False
-            elif any(user.input[at] == name for at in AFTER.get(user.op_type, ()) if at < len(user.input)):
-                waiting.append(user.output[0])
-    return None
+def _learned_side(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Whether a search may go on behind a node: of products, only behind those that mix heads."""
+    if node.op_type not in PRODUCTS and node.op_type not in ("Gemm", "Conv"):
+        return True
+    return any(graph.is_learned(name) for name in node.input[:2])
 
 
-def _logits(
-    graph: Graph, name: str, steps: tuple[Step, ...]
-) -> tuple[onnx.NodeProto, tuple[Step, ...]] | None:
+def _pair(graph: Graph, product: onnx.NodeProto) -> tuple[Operand, Operand] | None:
+    """Return queries and keys of a product; None where it is none, or a projection."""
+    pair = query_key(product) if product.op_type in PRODUCTS else None
+    return pair if pair is not None and not graph.is_learned(pair[1].tensor) else None
+
+
+def _walk(graph: Graph, name: str, steps: tuple[Step, ...], seen: set[str]) -> _Logits | None:
     """Walk from the softmax's input back to the product; steps come in forward order."""
     maker = graph.maker(name)
-    if maker is None:
+    if maker is None or name in seen:
         return None
-    if maker.op_type in FLOAT_PRODUCTS:
-        return maker, steps
+    seen.add(name)
+    pair = _pair(graph, maker)
+    if pair is not None:
+        integers = () if maker.op_type in FLOAT_PRODUCTS else (Step("other"),)
+        return _Logits(maker, pair, (*integers, *steps))
     row = _BETWEEN.get(maker.op_type)
-    if row is None:
-        return None
-    for at in row.chain:
+    for at in row.chain if row is not None else ():
         if at < len(maker.input):
-            found = _logits(graph, maker.input[at], (*_step(maker, row, at), *steps))
+            found = _walk(graph, maker.input[at], (*_step(maker, row, at), *steps), seen)
             if found is not None:
                 return found
     return None
@@ -284,8 +206,77 @@ def _logits(
 
 def _step(node: onnx.NodeProto, row: Row, at: int) -> tuple[Step, ...]:
     """Describe what a node does to the logits that come in at one of its operands."""
-    if row.role == "none":
+    if row.role is None:
         return ()
+    if row.role == "view":
+        return (_view(node),)
     if row.role == "mask":
         return (Step("mask", node.input[3 - at], condition=node.input[0], negated=at == 2),)
-    return (Step(row.role, node.input[1 - at]),)
+    return (Step(row.role, node.input[1 - at] if row.role != "other" else ""),)
+
+
+def _view(node: onnx.NodeProto) -> Step:
+    axes = attribute(node, "perm") if node.op_type == "Transpose" else None
+    return Step("view", node.output[0], axes=None if axes is None else tuple(axes))
+
+
+def _end_of(graph: Graph, weights: str) -> _End | None:
+    """Follow weights forward to the product with the values."""
+    waiting: list[tuple[str, tuple[Step, ...], bool, bool]] = [(weights, (), False, False)]
+    while waiting:
+        name, after, turned, rounded = waiting.pop(0)
+        for user in graph.users(name):
+            learned = any(graph.is_learned(other) for other in user.input[:2] if other != name)
+            if user.op_type in PRODUCTS and not learned:
+                side = _side(user, name, turned)
+                if side is not None:
+                    return _End(user, name, side, turned, after, rounded)
+            row = _AFTER.get(user.op_type)
+            if row is None or not any(user.input[at] == name for at in row.chain if at < len(user.input)):
+                continue
+            steps, flips = after, _flips(user)
+            if user.op_type in VIEWS and not flips:
+                steps = (*after, _view(user))
+            waiting.append((user.output[0], steps, turned != flips, rounded or row.rounds))
+    return None
+
+
+def _flips(node: onnx.NodeProto) -> bool:
+    """Whether a node exchanges the last two axes and nothing else."""
+    axes = attribute(node, "perm") if node.op_type == "Transpose" else None
+    if not axes or len(axes) < 2:
+        return False
+    last = len(axes) - 1
+    return list(axes) == [*range(last - 1), last, last - 1]
+
+
+def _side(product: onnx.NodeProto, name: str, turned: bool) -> bool | None:
+    """Tell whether weights are the first operand of a product with values; None where they are neither."""
+    first, second = PRODUCTS[product.op_type]
+    if name == product.input[first] and turned == bool(attribute(product, "transA", 0)):
+        return True
+    if name == product.input[second]:
+        fits = product.op_type == "Einsum" or turned != bool(attribute(product, "transB", 0))
+        return False if fits else None
+    return None
+
+
+def _changed_end(graph: Graph, weights: str) -> _End | None:
+    """Follow weights that become something else before they meet the values."""
+    waiting: list[tuple[str, str]] = [(weights, "")]
+    seen = {weights}
+    while waiting:
+        name, changed = waiting.pop(0)
+        for user in graph.users(name):
+            learned = any(graph.is_learned(other) for other in user.input if other != name)
+            if user.op_type in PRODUCTS and not learned and changed and _side(user, name, False):
+                return _End(user, name, True, False, (), False, changed)
+            if user.op_type not in CHANGING or (user.op_type in PRODUCTS and not learned):
+                continue
+            sums = user.op_type in ("Add", "Sub") and not learned
+            for output in user.output:
+                if output not in seen:
+                    seen.add(output)
+                    what = changed or (user.op_type if user.op_type not in VIEWS else "")
+                    waiting.append((output, f"+{what}" if sums and not what.startswith("+") else what))
+    return None

@@ -1,103 +1,80 @@
-"""Places of tensor elements on the picture, as one complex number each.
+"""Places of tensor elements on the picture, as `positions` has them, for ONNX graphs.
 
-A tensor's *places* are a complex array of the tensor's own shape: ``y + ix`` in input pixels for an element
-that comes from one spot of the picture, ``nan + i * label`` for one that comes from a parameter, the label
-telling which. One complex array moves by one NumPy call where two real ones would need two. Channels share a
-place, so axes are mostly broadcast ones (stride 0) and arrays stay as small as the number of tokens.
+Arithmetic on them is that of `position_math`, so that a model and its export find the same places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
 
-Places = npt.NDArray[np.complex128]
+from viewer.backends.position_math import filled, merge
 
-# Two coordinates nearer than this many pixels are the same one.
-_SAME = 0.01
+# The pictures of a batch lie this many pixels below one another, so that no two share a place.
+_BELOW = 1e5
+NO_LABEL = 1 << 20
+"""Label of elements that stem from no parameter in particular; higher than that of any parameter."""
 
 
 class UnknownPlace(Exception):
     """An operator moves tokens in a way no rule tells."""
 
 
-def unplaced(shape: Sequence[int], label: float = np.nan) -> Places:
-    """Return the places of a parameter: nowhere."""
-    return np.broadcast_to(np.complex128(complex(np.nan, label)), tuple(shape))
-
-
-def picture(shape: Sequence[int], layout: str) -> Places:
-    """Return the places of the input picture: each pixel's centre, measured from the top left corner."""
+def picture(shape: Sequence[int], layout: str) -> Tensor:
+    """Return the places of a batch of pictures: each pixel's centre, from the first one's top left corner."""
     height, width = (shape[2], shape[3]) if layout == "NCHW" else (shape[1], shape[2])
-    pixels = (np.arange(height) + 0.5)[:, None] + 1j * (np.arange(width) + 0.5)
-    return np.broadcast_to(pixels if layout == "NCHW" else pixels[..., None], tuple(shape))
-
-
-def has_place(places: Places) -> bool:
-    """Whether any element comes from the picture."""
-    return not bool(np.isnan(thin(places).real).all())
-
-
-def thin(places: Places) -> Places:
-    """Cut broadcast axes to one element."""
-    cut = tuple(
-        slice(0, 1) if stride == 0 and size else slice(None)
-        for stride, size in zip(places.strides, places.shape, strict=True)
+    pixels = torch.complex(
+        *torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")
     )
-    return places[cut]
+    pixels = pixels if layout == "NCHW" else pixels[..., None]
+    if shape[0] == 1:
+        return pixels.expand(tuple(shape))
+    below = (torch.arange(shape[0]) * _BELOW).view(-1, 1, 1, 1)
+    return (pixels + below).expand(tuple(shape))
 
 
-def shrink(places: Places, axis: int) -> Places:
-    """Make an axis along which nothing changes a broadcast one."""
-    if places.shape[axis] < 2 or places.strides[axis] == 0:
-        return places
-    spots = thin(places)
-    first = spots.take([0], axis=axis)
-    alike = (spots.real == first.real) | np.isnan(spots.real) & np.isnan(first.real)
-    alike &= (spots.imag == first.imag) | np.isnan(spots.imag) & np.isnan(first.imag)
-    return np.broadcast_to(first, places.shape) if alike.all() else places
+def first_picture(*sides: Tensor) -> Tensor:
+    """Return which of stacked products belong to the first picture of a batch, int64.
+
+    Parameters
+    ----------
+    sides
+        Places of queries or keys, (stacked, tokens); a product belongs where any of its tokens does.
+    """
+    later = [(places.real.nan_to_num(0) > _BELOW / 2).any(dim=1) for places in sides]
+    return torch.nonzero(~torch.stack(later).any(dim=0)).flatten()
 
 
-def merge(one: Places, other: Places) -> Places:
-    """Combine two operands element by element: a place wins over none, the lower label over the higher."""
-    one_in, other_in = ~np.isnan(one.real), ~np.isnan(other.real)
-    if (np.abs(one - other) > _SAME).any():
-        raise UnknownPlace("combines tokens from different places")
-    labels = np.fmin(one.imag, other.imag)
-    nowhere = np.empty(labels.shape, np.complex128)
-    nowhere.real, nowhere.imag = np.nan, labels
-    return np.where(one_in, one, np.where(other_in, other, nowhere))
+def has_place(places: Tensor) -> bool:
+    """Whether any element comes from the picture."""
+    return not bool(places.real.isnan().all())
 
 
-def one_place(places: Places, axis: int) -> Places:
-    """Return the place shared along an axis, keeping the axis; nowhere if it isn't shared."""
-    spots = thin(places)
-    if spots.shape[axis] == 1:
-        return spots
-    first = spots.take([0], axis=axis)
-    with np.errstate(invalid="ignore"):
-        same = (np.abs(spots - first) <= _SAME).all(axis=axis, keepdims=True)
-    return np.where(same, first, complex(np.nan, np.nan))
+def combined(operands: Sequence[tuple[Tensor, int]], shape: Sequence[int]) -> Tensor:
+    """Merge operands element by element, as `position_rules.pointwise` does.
+
+    What is broadcast moves no element of what is as large as the result; of as large ones the oldest comes
+    first. Where none has a place, the lowest label counts: class tokens have lower ones than position
+    embeddings, so that they keep their own.
+
+    Parameters
+    ----------
+    operands
+        Places, each with its age: a number that is larger the later a tensor was made.
+    shape
+        Of the result.
+    """
+    known = [places for places, _ in sorted(operands, key=lambda one: one[1]) if has_place(places)]
+    if not known:
+        return min((places for places, _ in operands), key=_lowest_label).expand(tuple(shape))
+    whole = [places for places in known if tuple(places.shape) == tuple(shape)]
+    others = [places for places in known if tuple(places.shape) != tuple(shape)]
+    merged = [merge(parts, shape) for parts in (whole, others) if parts]
+    return merged[0] if len(merged) == 1 else filled(*merged)
 
 
-def average(places: Places, axis: int) -> Places:
-    """Return the mean place along an axis, keeping the axis; elements without a place do not count."""
-    spots = thin(places)
-    if spots.shape[axis] == 1:
-        return spots
-    inside = ~np.isnan(spots.real)
-    count = inside.sum(axis=axis, keepdims=True)
-    total = np.where(inside, spots, 0).sum(axis=axis, keepdims=True)
-    first = spots.take([0], axis=axis)
-    return np.where(count > 0, total / np.maximum(count, 1), first)
-
-
-def at_fraction(places: Places, axis: int, where: npt.NDArray[np.float64]) -> Places:
-    """Read places at fractional indices of an axis, continued in a straight line past its ends."""
-    size = places.shape[axis]
-    low = np.clip(np.floor(where).astype(np.int64), 0, max(0, size - 2))
-    share = (where - low).reshape([-1 if n == axis else 1 for n in range(places.ndim)])
-    below, above = places.take(low, axis=axis), places.take(np.minimum(low + 1, size - 1), axis=axis)
-    return below + (above - below) * share
+def _lowest_label(places: Tensor) -> float:
+    """Return the lowest label; that of one number, which scales or shifts all tokens alike, counts last."""
+    return float(places.imag.min()) if places.numel() > 1 else float(NO_LABEL + 1)

@@ -47,13 +47,19 @@ def query_key(product: onnx.NodeProto) -> tuple[Operand, Operand] | None:
 
 
 def value_operands(
-    product: onnx.NodeProto, values: str, weights_first: bool
+    product: onnx.NodeProto, values: str, weights_first: bool, turned: bool = False
 ) -> tuple[Operand, Operand] | None:
-    """Return values and context of the product of weights and values, each (heads..., tokens, channels)."""
+    """Return values and context of the product of weights and values, each (heads..., tokens, channels).
+
+    `turned` tells that the last two axes of the weights were exchanged before.
+    """
     if product.op_type != "Einsum":
-        return Operand(values), Operand(product.output[0])
+        axes = None if weights_first else (-1, -2)
+        swapped = attribute(product, "transB" if weights_first else "transA", 0)
+        held = (-1, -2) if bool(swapped) != (axes is not None) else None
+        return Operand(values, held), Operand(product.output[0], axes)
     terms = _einsum_terms(product)
-    if terms is None:
+    if terms is None or turned:
         return None
     left, right, result = terms
     weights, held = (left, right) if weights_first else (right, left)

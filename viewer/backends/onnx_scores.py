@@ -1,8 +1,8 @@
-"""From tapped tensors of an ONNX run to attention scores."""
+"""From tapped tensors of an ONNX run to attention scores, and their check against the model's numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,122 +11,104 @@ import torch
 from torch import Tensor
 
 from viewer.attention.scores import QueryKeyScores, WeightScores
-from viewer.backends.onnx_found import Found, Operand
-from viewer.backends.onnx_graph import Graph, attribute
-from viewer.backends.onnx_places import UnknownPlace
-from viewer.errors import InputError
+from viewer.backends.onnx_arrangement import Arrangement, Stage
+from viewer.backends.onnx_found import Found, Operand, Step
+from viewer.backends.onnx_graph import Graph
 
 Array = npt.NDArray[Any]
 Look = Callable[[str], Array]
 """The value of a tensor by name: from the run, or fixed by the file."""
 
 
-def tapped_tensors(graph: Graph, found: Found) -> list[str]:
-    """Name what a run must hand out to make the scores of an operation."""
+def tapped_tensors(found: Found) -> Iterator[str]:
+    """Name what a run must hand out to make the scores of an operation and to check them."""
     if found.weights:
-        return [found.weights]
-    names = [found.queries.tensor, found.keys.tensor]
-    names += [name for step in found.steps for name in (step.tensor, step.condition)]
-    if found.node is not None and len(found.node.input) > 3:
-        names.append(found.node.input[3])
-    return [name for name in names if name and not graph.is_constant(name)]
+        yield found.weights
+    else:
+        yield from (found.queries.tensor, found.keys.tensor)
+        for step in found.steps:
+            if step.role != "view":
+                yield from filter(None, (step.tensor, step.condition))
+    yield from (found.values.tensor, found.context.tensor)
+    yield from filter(None, (found.used, *(found.offsets or ())))
 
 
-def checked_tensors(found: Found) -> list[str]:
-    """Name what a run must hand out besides to verify an operation: values and what they were made into."""
-    return [] if found.quantized or found.unclear else [found.values.tensor, found.context.tensor]
-
-
-def make_scores(found: Found, look: Look, batch: int) -> QueryKeyScores | WeightScores:
-    """Make the scores of one operation for the first picture of a batch.
-
-    Raises
-    ------
-    InputError
-        If the logits are changed in a way that queries, keys and a bias can't express.
-    UnknownPlace
-        If it attends within windows or other groups of tokens.
-    """
+def make_scores(found: Found, arrangement: Arrangement, look: Look) -> QueryKeyScores | WeightScores:
+    """Make the scores of one operation for the first picture of a batch, products stacked."""
     if found.weights:
-        return WeightScores(_tensor(_heads(found, look(found.weights), batch)))
-    queries, keys = (split_heads(found, operand, look, batch) for operand in (found.queries, found.keys))
-    if found.node is not None:
-        return _standard_scores(found, queries, keys, look)
-    scale, bias = found.scale, None
-    for step in found.steps:
-        other = np.asarray(look(step.tensor), np.float32)
+        return WeightScores(_tensor(_mine(arrangement, arrangement.softmax, look(found.weights))))
+    queries = operand_values(found.queries, arrangement, arrangement.product, look)
+    keys = operand_values(found.keys, arrangement, arrangement.product, look)
+    scale = queries.shape[-1] ** -0.5 if found.scale is None else found.scale
+    bias = None
+    for step, at in zip(found.steps, arrangement.steps, strict=True):
         if step.role in ("factor", "divisor"):
-            factor = 1 / other if step.role == "divisor" else other
+            factor = _factor(step, look)
             if factor.size == 1:
                 scale *= float(factor.reshape(()))
             else:
-                queries = queries * _per_head(found, factor)
-            bias = None if bias is None else bias * (factor if factor.size == 1 else _per_head(found, factor))
-        elif step.role == "bias":
-            bias = _first(other, batch) if bias is None else bias + _first(other, batch)
+                factor = _mine_or_one(arrangement, at, factor)
+                queries = queries * factor
+            bias = None if bias is None else bias * factor
         else:
-            stays = _first(look(step.condition).astype(bool), batch) != step.negated
-            bias = np.where(stays, np.float32(0) if bias is None else bias, _first(other, batch))
+            bias = _shifted(bias, step, arrangement, at, look)
     return QueryKeyScores(_tensor(queries), _tensor(keys), scale, None if bias is None else _tensor(bias))
 
 
-def split_heads(found: Found, operand: Operand, look: Look, batch: int) -> Array:
-    """Return one operand for the first picture, (heads, tokens, channels)."""
-    array = look(operand.tensor)
-    if found.node is not None and array.ndim == 3:
-        # The standard operator also takes heads side by side in the channels.
-        kind = "q_num_heads" if operand in (found.queries, found.context) else "kv_num_heads"
-        heads = int(attribute(found.node, kind, 1))
-        array = array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2)
-    return _heads(found, operand.arrange(array), batch)
+def _factor(step: Step, look: Look) -> Array:
+    factor = np.asarray(look(step.tensor), np.float32)
+    return 1 / factor if step.role == "divisor" else factor
 
 
-def _standard_scores(found: Found, queries: Array, keys: Array, look: Look) -> QueryKeyScores:
-    """Apply the scale, mask and causality of an `Attention` operator."""
-    node = found.node
-    scale = attribute(node, "scale") or queries.shape[-1] ** -0.5
-    bias = None
-    if len(node.input) > 3 and node.input[3]:
-        mask = look(node.input[3])
-        bias = np.where(mask, 0, -np.inf) if mask.dtype == bool else mask
-        bias = bias[0] if bias.ndim == 4 else bias
-    if attribute(node, "is_causal", 0):
-        ahead = np.triu(np.full((queries.shape[1], keys.shape[1]), -np.inf, np.float32), 1)
-        bias = ahead if bias is None else bias + ahead
-    return QueryKeyScores(
-        _tensor(queries), _tensor(keys), float(scale), None if bias is None else _tensor(np.asarray(bias))
+def _shifted(bias: Array | None, step: Step, arrangement: Arrangement, at: Stage, look: Look) -> Array | None:
+    """Return a bias with what one step adds to it."""
+    if step.role == "view":
+        return bias
+    if step.role == "causal":
+        other = np.triu(np.full(arrangement.shape, -np.inf, np.float32), 1)[None]
+        return other if bias is None else bias + other
+    value = look(step.tensor)
+    if value.dtype == bool:  # the standard operator's mask: true where a key may be looked at
+        value = np.where(value, np.float32(0), np.float32(-np.inf))
+    other = _mine_or_one(arrangement, at, np.asarray(value, np.float32))
+    if step.role == "mask":
+        stays = _mine_or_one(arrangement, at, look(step.condition).astype(bool)) != step.negated
+        return np.where(stays, np.float32(0) if bias is None else bias, other)
+    other = -other if step.role == "less" else other
+    return other if bias is None else bias + other
+
+
+def operand_values(operand: Operand, arrangement: Arrangement, at: Stage, look: Look) -> Array:
+    """Return an operand for the first picture, (stacked, tokens, channels)."""
+    return _mine(arrangement, at, operand.arrange(look(operand.tensor)))
+
+
+def used_weights(found: Found, arrangement: Arrangement, look: Look) -> tuple[Array, Array]:
+    """Return weights and values as they are multiplied where they were rounded, zero points taken off."""
+    used = _mine(arrangement, arrangement.end, look(found.used))
+    values = operand_values(found.values, arrangement, arrangement.end, look)
+    if found.offsets is None:
+        return used, values
+    pair = zip((used, values), found.offsets, strict=True)
+    used, values = (
+        side.astype(np.float32) - (look(zero).astype(np.float32) if zero else 0) for side, zero in pair
     )
+    return used, values
 
 
-def _heads(found: Found, array: Array, batch: int) -> Array:
-    """Return the first picture of (batch, heads, tokens, channels) or (batch * heads, tokens, channels)."""
-    if array.ndim >= 4:
-        groups = int(np.prod(array.shape[:-3]))
-        if groups not in (1, batch):
-            raise UnknownPlace(f"{found.name} attends within {groups // batch} separate groups of tokens")
-        array = array.reshape(groups, *array.shape[-3:])[0]
-    elif array.ndim == 3 and batch > 1 and len(array) % batch == 0:
-        array = array[: len(array) // batch]
-    return array.reshape(-1, *array.shape[-2:])
+def _mine(arrangement: Arrangement, at: Stage, array: Array) -> Array:
+    """Bring an array into the order of the product, the first picture's."""
+    flat = at.stacked(array)
+    return flat if arrangement.mine is None else flat[arrangement.mine]
 
 
-def _first(array: Array, batch: int) -> Array:
-    """Return what of a bias or mask belongs to the first picture, broadcastable to (heads, queries, keys)."""
-    if array.ndim == 4:
-        return array[0]
-    if array.ndim == 3 and batch > 1 and len(array) > 1 and len(array) % batch == 0:
-        return array[: len(array) // batch]
-    return array
-
-
-def _per_head(found: Found, factor: Array) -> Array:
-    """Return a factor of its own for each head, (heads, 1, 1)."""
-    if factor.ndim < 3 or factor.shape[-2:] != (1, 1):
-        raise InputError(
-            f"{found.name} multiplies its logits by a tensor of shape {factor.shape}; Patchreach can show "
-            "attention whose logits are scaled by a number or by one number for each head."
-        )
-    return factor.reshape(-1, 1, 1)
+def _mine_or_one(arrangement: Arrangement, at: Stage, array: Array) -> Array:
+    """Do the same to what is added to the logits; what is one for all heads stays one."""
+    if array.ndim < 2:
+        array = array.reshape((1,) * (2 - array.ndim) + array.shape)
+    if int(np.prod(array.shape[:-2])) == 1:
+        return array.reshape(1, *array.shape[-2:])
+    return _mine(arrangement, at, array)
 
 
 def _tensor(array: Array) -> Tensor:

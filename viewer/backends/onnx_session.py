@@ -105,6 +105,9 @@ def open_session(
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Idle threads would spin on after a run, while checks, measures and the window need the processor.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    # Products of rounded floats stay what the file says: which of them become products of integers depends on
+    # what is tapped, and rounds in other places.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.folder))
     file.check_unchanged()
     # From memory: the file may have been replaced since.

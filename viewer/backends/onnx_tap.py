@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,18 @@ import numpy.typing as npt
 import torch
 
 from viewer.attention.layer import AttentionLayer, Verdict
-from viewer.attention.layout import TokenLayout
 from viewer.attention.query import one_thread
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.model import Job
-from viewer.backends.onnx_found import Found, OnnxProgram
+from viewer.backends.onnx_arrangement import Arrangement
+from viewer.backends.onnx_found import OnnxProgram
 from viewer.backends.onnx_layout import depend_on_picture
-from viewer.backends.onnx_places import UnknownPlace
-from viewer.backends.onnx_probe import find_layouts
-from viewer.backends.onnx_scores import checked_tensors, lookup, make_scores, split_heads, tapped_tensors
+from viewer.backends.onnx_probe import find_plan
+from viewer.backends.onnx_scores import lookup, make_scores, tapped_tensors
 from viewer.backends.onnx_session import open_session, run_session
-from viewer.backends.torch_verdict import check, same_output
-from viewer.errors import LayoutError
+from viewer.backends.onnx_verdict import verdict
+from viewer.backends.torch_layers import Planned
+from viewer.backends.torch_verdict import same_output
 
 Array = npt.NDArray[Any]
 
@@ -31,21 +31,42 @@ _UNCHANGED = {"float32": 1e-4, "float64": 1e-9}
 _UNCHANGED_HALF = 2e-2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Size:
     """What was found out about a model at one input size.
 
     Attributes
     ----------
-    layouts
-        Of queries and keys, for each operation.
+    planned
+        Where queries and keys sit, for each operation that is not left out.
+    arrangements
+        The order of each operation's tensors; None where it is left out.
     output_unchanged
         Whether the tap leaves the model's outputs as they are; compared on the first picture of this size
         whose outputs are finite. Whether each layer is verified is found out for every picture.
     """
 
-    layouts: tuple[tuple[TokenLayout, TokenLayout], ...]
+    planned: Planned
+    arrangements: tuple[Arrangement | None, ...]
     output_unchanged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Tapped:
+    """What one picture left of an operation, as `Planned.joined` takes it."""
+
+    scores: QueryKeyScores | WeightScores
+    check: _Found
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A check whose verdict is known."""
+
+    known: Verdict
+
+    def verdict(self) -> Verdict:
+        return self.known
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +81,14 @@ class OnnxRun:
         The model's own outputs by name.
     unchanged
         Whether the tap leaves them as they are.
+    notes
+        Sentences: what is left out, and why.
     """
 
     layers: tuple[AttentionLayer, ...]
     outputs: dict[str, Array]
     unchanged: bool
+    notes: tuple[str, ...] = ()
 
 
 class Tap:
@@ -82,10 +106,8 @@ class Tap:
         graph, found = program.graph, program.found
         self._program = program
         self._providers = list(providers)
-        tapped = [
-            name for match in found for name in (*tapped_tensors(graph, match), *checked_tensors(match))
-        ]
-        self._tensors = [name for name in dict.fromkeys(tapped) if not graph.is_constant(name)]
+        tapped = dict.fromkeys(name for match in found if not match.unclear for name in tapped_tensors(match))
+        self._tensors = [name for name in tapped if not graph.is_constant(name)]
         self._depends = depend_on_picture(graph, found, program.image)
         self._session = open_session(program.file, providers, self._tensors)
         self._sizes: dict[tuple[str | int, ...], Size] = {}
@@ -121,74 +143,57 @@ class Tap:
             If the place of the tokens can't be found.
         """
         program = self._program
-        for match in program.found:
-            if match.unclear:
-                raise LayoutError(program.name, f"{match.name} can't be followed: {match.unclear}")
+        feeds = {program.image: feed, **program.fillers}
         wanted = list(dict.fromkeys([*program.graph.outputs, *self._tensors]))
-        tensors = run_session(self._session, {program.image: feed}, wanted, job, "Running the model")
+        tensors = run_session(self._session, feeds, wanted, job, "Running the model")
         outputs = {name: tensors[name] for name in program.graph.outputs}
-        attended = self._attended(tensors, len(feed))
-        known = self._known(feed, layout, outputs, job)
-        layers = tuple(
-            AttentionLayer(index, match.name, _kind(queries), scores, queries, keys, verdict)
-            for index, (match, (scores, verdict), (queries, keys)) in enumerate(
-                zip(program.found, attended, known.layouts, strict=True)
-            )
-        )
-        return OnnxRun(layers, outputs, known.output_unchanged)
+        known = self._known(feeds, layout, outputs, job)
+        layers = known.planned.joined(self._tapped(tensors, known.arrangements))
+        notes = known.planned.notes + program.unmatched
+        return OnnxRun(layers, outputs, known.output_unchanged, notes)
 
-    def _attended(
-        self, tensors: Mapping[str, Array], batch: int
-    ) -> list[tuple[QueryKeyScores | WeightScores, Verdict]]:
+    def _tapped(
+        self, tensors: Mapping[str, Array], arrangements: Sequence[Arrangement | None]
+    ) -> list[_Tapped | None]:
         """Make the scores of every operation and check each at once, while it is in the processor's cache."""
         look = lookup(self._program.graph, tensors, self._fixed)
-        attended = []
-        try:
-            with one_thread():  # products this small wait longer for helper threads than they take
-                for match in self._program.found:
-                    scores = make_scores(match, look, batch)
-                    attended.append((scores, _verdict(match, scores, look, batch)))
-        except UnknownPlace as error:
-            raise LayoutError(self._program.name, str(error)) from error
-        return attended
+        tapped: list[_Tapped | None] = []
+        with one_thread():  # products this small wait longer for helper threads than they take
+            for match, arrangement in zip(self._program.found, arrangements, strict=True):
+                if arrangement is None:
+                    tapped.append(None)
+                    continue
+                scores = make_scores(match, arrangement, look)
+                tapped.append(_Tapped(scores, _Found(verdict(match, scores, arrangement, look))))
+        return tapped
 
-    def _known(self, feed: Array, layout: str, outputs: Mapping[str, Array], job: Job) -> Size:
+    def _known(self, feeds: Mapping[str, Array], layout: str, outputs: Mapping[str, Array], job: Job) -> Size:
         """Return what holds for a picture; most of it was found out with the first one of its size."""
-        size = (layout, *feed.shape)
+        program = self._program
+        size = (layout, *feeds[program.image].shape)
         known = self._sizes.get(size)
         if known is None:
-            unchanged = _same_as_untapped(self._program, self._providers, feed, outputs, job)
-            known = Size(find_layouts(self._program, feed, layout, job), unchanged)
+            unchanged = _same_as_untapped(program, self._providers, feeds, outputs, job)
+            known = Size(*find_plan(program, feeds, layout, job), unchanged)
             # Numbers that are not finite compare equal whatever was done: the next picture is compared again.
             if all(_finite(value) for value in outputs.values()):
                 self._sizes[size] = known
         elif self._depends:
-            known = replace(known, layouts=find_layouts(self._program, feed, layout, job))
+            known = Size(*find_plan(program, feeds, layout, job), known.output_unchanged)
         return known
 
 
 def _same_as_untapped(
-    program: OnnxProgram, providers: Sequence[object], feed: Array, outputs: Mapping[str, Array], job: Job
+    program: OnnxProgram,
+    providers: Sequence[object],
+    feeds: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    job: Job,
 ) -> bool:
     plain = open_session(program.file, providers)
     doing = "Comparing with the untapped model"
-    untapped = run_session(plain, {program.image: feed}, program.graph.outputs, job, doing)
+    untapped = run_session(plain, feeds, program.graph.outputs, job, doing)
     return all(_same(untapped[name], outputs[name]) for name in program.graph.outputs)
-
-
-def _kind(queries: TokenLayout) -> str:
-    return "pool" if queries.grid == (0, 0) else "self"
-
-
-def _verdict(found: Found, scores: QueryKeyScores | WeightScores, look: object, batch: int) -> Verdict:
-    """Compare rebuilt weights times values with the operation's real output."""
-    if found.quantized:
-        return Verdict(False, None, None, "weights and values are multiplied in integers")
-    values, context = (split_heads(found, operand, look, batch) for operand in (found.values, found.context))
-    try:
-        return check(scores, torch.from_numpy(values), torch.from_numpy(context)).verdict()
-    except RuntimeError as error:
-        return Verdict(False, None, None, f"weights and values do not fit together ({error})")
 
 
 def _same(one: Array, other: Array) -> bool:

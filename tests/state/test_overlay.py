@@ -191,11 +191,11 @@ def test_what_is_out_of_reach_is_known_as_such(head):
     shown = describe(mixed_record(), SelectionValue(hovered=(2, 5), head=head))
     assert shown.unreachable.sum() == 48
     assert not shown.unreachable[:4, 4:].any()
-    assert shown.caption.endswith("; hatched: not reachable (other window or masked)")
+    assert shown.caption.startswith("Hatched: not reachable (other window or masked). Model input 128")
     assert np.isfinite(shown.vmax)
     pooled = describe(mixed_record(), SelectionValue(hovered=(2, 5), head=HeadRef(2, 1)))
     assert pooled.unreachable is None
-    assert "hatched" not in pooled.caption
+    assert pooled.caption.startswith("Model input")
 
 
 @pytest.mark.parametrize(

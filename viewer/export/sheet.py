@@ -15,7 +15,7 @@ from viewer.export.typesetting import DPI, font
 from viewer.state.palette import HATCH_INK, HATCH_STEP, HATCH_WIDTH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -193,27 +193,24 @@ class Sheet:
         """
         if not boxes:
             return
-        palette = self.style.palette
-        area = Path.make_compound_path(*(Path(_corners(box), closed=True) for box in boxes))
-        (left, top), (right, bottom) = area.vertices.min(axis=0), area.vertices.max(axis=0)
-        step = HATCH_STEP * self.style.em
-        lines = [
-            Path([(at * step - top, top), (at * step - bottom, bottom)])
-            for at in range(math.floor((left + top) / step), math.ceil((right + bottom) / step) + 1)
-        ]
+        palette, step = self.style.palette, HATCH_STEP * self.style.em
         depth = -0.5 if under_images else 1.0
+        area = Path.make_compound_path(*(Path(_corners(box), closed=True) for box in boxes))
         under = PathPatch(area, facecolor=palette.panel, edgecolor="none", alpha=veil, zorder=depth)
+        # Cut to the boxes here: not every program that opens an SVG knows clipping.
+        lines = [Path(ends) for box in boxes for ends in _diagonals(box, step)]
         strokes = PathPatch(
             Path.make_compound_path(*lines),
             facecolor="none",
             edgecolor=(palette.text, HATCH_INK),
             linewidth=HATCH_WIDTH * self.style.points,
+            capstyle="butt",
             zorder=depth,
             gid="not reachable",
+            clip_on=False,
         )
         for patch in (under, strokes):
             self._paper.add_patch(patch)
-            patch.set_clip_path(area, self._paper.transData)
 
     def frame(
         self, box: Box, color: str, width: float = 1.0, fill: str = "none", dashed: bool = False
@@ -252,3 +249,12 @@ def _corners(box: Box) -> list[tuple[float, float]]:
     left, top, width, height = box
     right, bottom = left + width, top + height
     return [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+
+
+def _diagonals(box: Box, step: float) -> Iterator[list[tuple[float, float]]]:
+    """Yield the ends of lines from below to the right through a box, of one raster for all boxes."""
+    left, top, width, height = box
+    right, bottom = left + width, top + height
+    for at in range(math.ceil((left + top) / step), math.floor((right + bottom) / step) + 1):
+        high, low = max(top, at * step - right), min(bottom, at * step - left)
+        yield [(at * step - high, high), (at * step - low, low)]

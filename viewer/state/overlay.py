@@ -312,12 +312,11 @@ def _caption(
         source = _source_words(record.box, document.image.pixels.shape[:2], record.input_size)
         words = f"Model input {pixels_words(record.input_size)}, {source}"
     words += f"; {grids}"
-    if hatched:
-        words += f"; hatched: {UNREACHABLE}"
     if hops > 0:
         reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"
         words += f"; dashed: what {reach}"
-    return words
+    # First what can't be understood without: in a small window the end may be cut off.
+    return f"Hatched: {UNREACHABLE}. {words}" if hatched else words
 
 
 def _source_words(

@@ -303,11 +303,15 @@ class ImagePanel(QWidget):
         frame(painter, layout.in_inset(overlay.extent, overlay.box), self._palette.accent, 2.0)
 
     def _paint_caption(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
-        painter.setFont(font(self._palette, 0.9))
+        way = Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
+        for scale in (0.9, 0.8):
+            fits = font(self._palette, scale)
+            needed = QFontMetricsF(fits).boundingRect(layout.caption, way, overlay.caption)
+            if needed.height() <= layout.caption.height() + 1:
+                break
+        painter.setFont(fits)
         painter.setPen(QColor(self._palette.faint))
-        painter.drawText(
-            layout.caption, Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap, overlay.caption
-        )
+        painter.drawText(layout.caption, way, overlay.caption)
 
 
 def _shape(overlay: Overlay) -> tuple[object, ...]:

@@ -143,3 +143,11 @@ def test_unknown_tokens_are_named():
         layout.token(14)
     with pytest.raises(LookupError, match="prefix tokens: none"):
         TokenLayout.regular((2, 2), (16, 16)).token("cls")
+
+
+def test_a_single_row_spans_the_picture_where_its_size_is_known():
+    """Convolutions of stride 64 that start on the first pixel leave one row of two patches."""
+    places = np.array([[0.5, 0.5], [0.5, 64.5]], np.float32)
+    layout = TokenLayout.from_positions(places, size=(64, 96))
+    assert (layout.grid, layout.patch_px, layout.origin) == ((1, 2), (64.0, 64.0), (0.5, 0.5))
+    assert TokenLayout.from_positions(places).patch_px == (1.0, 64.0)

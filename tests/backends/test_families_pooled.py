@@ -216,12 +216,13 @@ class Strips(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.Conv2d(3, 32, 16, 16)
+        self.norm = nn.LayerNorm(32)
         self.strips = EfficientAttention(32, head_dim=16, sr_ratio=2)
         self.all = EfficientAttention(32, head_dim=16)
 
     def forward(self, x):
-        tokens = self.embed(x).flatten(2).mT
-        return self.all(tokens + self.strips(tokens))
+        tokens = self.norm(self.embed(x).flatten(2).mT)
+        return self.all(self.norm(tokens + self.strips(tokens)))
 
 
 def test_keys_in_no_grid_are_shown_without_places():

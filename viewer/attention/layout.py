@@ -64,7 +64,12 @@ class TokenLayout:
 
     @classmethod
     def from_positions(
-        cls, positions: npt.NDArray[np.float32], prefix_names: Sequence[str] = (), *, repeats: bool = False
+        cls,
+        positions: npt.NDArray[np.float32],
+        prefix_names: Sequence[str] = (),
+        *,
+        repeats: bool = False,
+        size: tuple[int, int] | None = None,
     ) -> TokenLayout:
         """Find the patch grid in traced token positions, in whatever order the tokens come.
 
@@ -76,6 +81,9 @@ class TokenLayout:
             Names for the tokens without a place, in token order; too few are completed with "prefix0", ...
         repeats
             Whether several tokens may sit at the same place, as keys do where windows overlap.
+        size
+            Height and width of the picture in pixels, which a single row or column of patches spans; by
+            default its centre lies half a patch from the border.
 
         Raises
         ------
@@ -91,8 +99,10 @@ class TokenLayout:
         cells = np.full(len(positions), -1, np.int64)
         if len(placed) == 0:
             return cls(positions, (0, 0), (0.0, 0.0), placed, prefix, names, cells, (0.0, 0.0))
-        rows = _axis(positions[placed, 0], "rows")
-        columns = _axis(positions[placed, 1], "columns")
+        rows, columns = (
+            _axis(positions[placed, axis], what, None if size is None else size[axis])
+            for axis, what in enumerate(("rows", "columns"))
+        )
         cells[placed] = rows.index * columns.count + columns.index
         filled, first = np.unique(cells[placed], return_index=True)
         if len(filled) != rows.count * columns.count or (len(placed) != len(filled) and not repeats):
@@ -188,8 +198,11 @@ class _Axis(NamedTuple):
     first: float
 
 
-def _axis(centres: npt.NDArray[np.float32], what: str) -> _Axis:
-    """Return the place of each coordinate on one axis, and the spacing in pixels."""
+def _axis(centres: npt.NDArray[np.float32], what: str, span: float | None) -> _Axis:
+    """Return the place of each coordinate on one axis, and the spacing in pixels.
+
+    `span` is the size of the picture along the axis, if known.
+    """
     order = np.argsort(centres, kind="stable")
     ascending = centres[order].astype(np.float64)
     starts_new = np.diff(ascending, prepend=ascending[0]) > _SAME
@@ -200,6 +213,7 @@ def _axis(centres: npt.NDArray[np.float32], what: str) -> _Axis:
     if len(steps) and np.ptp(steps) > 2 * _SAME:
         listing = ", ".join(f"{place:.1f}" for place in places[:6])
         raise ValueError(f"the {what} of tokens are not evenly spaced; they begin at {listing} pixels")
-    # A single row has no spacing; its centre lies half a patch from the border.
-    step = float(steps.mean()) if len(steps) else 2 * float(places[0])
+    # A single row has no spacing.
+    alone = 2 * float(places[0]) if span is None else float(span)
+    step = float(steps.mean()) if len(steps) else alone
     return _Axis(index, len(places), round(step, 3), round(float(places[0]), 3))

@@ -141,12 +141,12 @@ def _plan(module: str, found: Tapped, layouts: _Layouts) -> LayerPlan | Lost:
         return grouping
     if bool(grouping.keys.real.isnan().all()):
         return Lost("its keys have no place on the picture")
+    if not _told_apart(grouping):
+        return Lost("several of its keys sit at the same place on the picture")
     try:
         query_layout = layouts.of(grouping.queries)
         key_layout = layouts.of(grouping.keys, repeats=grouping.groups > 1)
     except ValueError as error:
-        if not _told_apart(grouping):
-            return Lost(str(error))
         sides = (layouts.without_places(side) for side in (grouping.queries, grouping.keys))
         note = "; ".join(filter(None, (f"its tokens have no patches on the picture: {error}", found.note)))
         return LayerPlan(module, "self", *sides, grouping.groups, grouping.order, note)
@@ -220,8 +220,9 @@ class _Layouts:
             ).round(3)
             labels = traced.imag[np.isnan(traced.real)].astype(int).tolist()
             names = prefix_names([self._trace.parameter_name(label) for label in labels])
-            layout = TokenLayout.from_positions(positions, names, repeats=repeats)
-            require_cover(layout, self._trace.size)
+            size = self._trace.size
+            layout = TokenLayout.from_positions(positions, names, repeats=repeats, size=size)
+            require_cover(layout, size)
             self._known[key] = layout
         return self._known[key]
 

@@ -33,6 +33,9 @@ _FALLBACKS = (
 )
 
 
+_FACTORS = (1, 2, 3, 4, 8)  # the scales of a PNG, and one at which fitting no longer matters
+
+
 @lru_cache(maxsize=1)
 def families() -> tuple[str, ...]:
     """Return the font families to set type in, those for other scripts only if they are installed."""
@@ -46,20 +49,21 @@ def font(points: float, bold: bool = False) -> FontProperties:
     return FontProperties(family=list(families()), size=points, weight="bold" if bold else "normal")
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=len(_FACTORS))
 def _ruler(factor: int) -> RendererAgg:
     return RendererAgg(1, 1, DPI * factor)
 
 
+@lru_cache(maxsize=4096)
 def text_width(text: str, points: float, bold: bool = False) -> float:
     """Return how wide a line of text runs, in pixels at scale 1.
 
-    Small type is fitted to whole pixels in a PNG of scale 1, but neither at larger scales nor in vector
-    formats; the wider of both is returned, so that a layout holds for all.
+    Letters are fitted to whole pixels in a PNG, so each scale has its own width, and vector formats another;
+    the widest is returned, so that a layout holds for all.
     """
     widths = (
         _ruler(factor).get_text_width_height_descent(text, font(points, bold), False)[0] / factor
-        for factor in (1, 8)
+        for factor in _FACTORS
     )
     return float(max(widths))
 
@@ -87,7 +91,8 @@ def _without_middle(text: str, kept: int) -> str:
 # Coordinates such as "(4, 5)" or "(row 4, column 5)", sizes and numbers with their unit count as one word.
 _BREAK = re.compile(
     r"(?<!\d,)(?<!\(row)(?<!, column)(?<!×)"
-    r"(?!\s+×)(?!(?<=\d)\s+(?:px|patches|%|tokens|nats|rows|columns)(?![a-z]))\s+"
+    r"(?!\s+×)(?!\s+of\s+\d+\s×)(?!(?<=\bof)\s+\d+\s×)"
+    r"(?!(?<=\d)\s+(?:px|patches|%|tokens|nats|rows|columns)(?![a-z]))\s+"
 )
 
 

@@ -12,7 +12,7 @@ from viewer.state.palette import palette as palette_of
 from viewer.state.selection import HeadRef
 from viewer.ui.atlas import GAP, AtlasLayout, atlas
 from viewer.ui.heads_legend import HeadsLegend
-from viewer.ui.marks import font, hatch
+from viewer.ui.marks import font, hatch, unbroken
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QHelpEvent, QImage, QMouseEvent, QPaintEvent, QResizeEvent
@@ -285,6 +285,7 @@ class _Title(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
 
     def tell(self, text: str) -> None:
+        text = unbroken(text)
         if text != self._text:
             self._text = text
             self.update()

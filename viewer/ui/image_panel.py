@@ -16,7 +16,7 @@ from viewer.state.palette import palette as palette_of
 from viewer.state.scale import ticks
 from viewer.state.words import weight_words
 from viewer.ui.image_layout import ImageLayout, lay_out
-from viewer.ui.marks import bar_image, bar_numbers, font, frame, hatch_where, rgba_image
+from viewer.ui.marks import bar_image, bar_numbers, font, frame, hatch_where, rgba_image, unbroken
 from viewer.ui.pictures import picture, reduced
 
 if TYPE_CHECKING:
@@ -164,15 +164,16 @@ class ImagePanel(QWidget):
         self._paint_caption(painter, overlay, layout)
 
     def _paint_title(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
+        words = unbroken(overlay.title)
         way = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
         for scale in (1.0, 0.9, 0.8):
             fits = font(self._palette, scale, bold=True)
-            needed = QFontMetricsF(fits).boundingRect(layout.title, way, overlay.title)
+            needed = QFontMetricsF(fits).boundingRect(layout.title, way, words)
             if needed.height() <= layout.title.height() + 1:
                 break
         painter.setFont(fits)
         painter.setPen(QColor(self._palette.text))
-        painter.drawText(layout.title, way, overlay.title)
+        painter.drawText(layout.title, way, words)
         painter.setFont(font(self._palette))
 
     def _paint_chips(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
@@ -303,15 +304,15 @@ class ImagePanel(QWidget):
         frame(painter, layout.in_inset(overlay.extent, overlay.box), self._palette.accent, 2.0)
 
     def _paint_caption(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
-        way = Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
+        words, way = unbroken(overlay.caption), Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
         for scale in (0.9, 0.8):
             fits = font(self._palette, scale)
-            needed = QFontMetricsF(fits).boundingRect(layout.caption, way, overlay.caption)
+            needed = QFontMetricsF(fits).boundingRect(layout.caption, way, words)
             if needed.height() <= layout.caption.height() + 1:
                 break
         painter.setFont(fits)
         painter.setPen(QColor(self._palette.faint))
-        painter.drawText(layout.caption, way, overlay.caption)
+        painter.drawText(layout.caption, way, words)
 
 
 def _shape(overlay: Overlay) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,15 @@ def font(palette: Palette, scale: float = 1.0, bold: bool = False) -> QFont:
     found.setPointSizeF(palette.points * scale)
     found.setBold(bold)
     return found
+
+
+def unbroken(words: str) -> str:
+    """Return words whose sizes, places and numbers with their unit are not parted where lines break."""
+    words = re.sub(r"(\d) (?=px|patches|%|tokens|nats|rows|columns|×)", "\\1\u00a0", words)
+    words = re.sub(
+        r"(?<=×) (?=\d)|(?<=\d) of (?=\d+\s×)", lambda found: found[0].replace(" ", "\u00a0"), words
+    )
+    return re.sub(r"(?<=\(row) (?=\d)|(?<=column) (?=\d)|(?<=\d,) (?=\d)", "\u00a0", words)
 
 
 def bar_numbers(palette: Palette) -> int:

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QColor, QFont, QFontMetricsF, QGuiApplication
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from viewer.state.palette import palette as palette_of
-from viewer.ui.marks import font
+from viewer.ui.marks import font, unbroken
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QPaintEvent, QResizeEvent
@@ -126,8 +126,7 @@ class ReadoutLine(QWidget):
             metrics = QFontMetricsF(painter.font())
             lines = words.split("\n")[:_LINES]
             words = "\n".join(shortened(line, metrics, self.width() - 2 * _MARGIN) for line in lines)
-        # A number stays on the line of its unit.
-        words = re.sub(r"(\d) (?=px|patches|%|tokens|nats)", "\\1\u00a0", words)
+        words = unbroken(words)
         box = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN, -_MARGIN, -_MARGIN)
         way = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
         for smaller in (1.0, *_SHRUNK) if not self._brief else ():

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx.inliner import inline_local_functions
 
 from viewer.backends.file_kind import foreign_kind, require_regular
 from viewer.backends.onnx_graph import taken
@@ -76,7 +77,7 @@ def read_onnx(path: str | Path) -> OnnxFile:
             location = _check_external(path, tensor)
             external.setdefault(location, _stamp(path.resolve().parent / location))
     if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+        proto = inline_local_functions(proto)
     _sort(path, proto)
     return OnnxFile(path.resolve(), proto, external, digest)
 

@@ -107,6 +107,15 @@ def picture_input(file: OnnxFile, graph: Graph) -> PictureInput:
         for value in graph.inputs
         if value.type.tensor_type.elem_type in _TYPES and len(described[value.name]) == 4
     ]
+    if not pictures and any(
+        value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 and len(described[value.name]) == 4
+        for value in graph.inputs
+    ):
+        raise ModelFileError(
+            file.path,
+            "takes its picture as bfloat16, which NumPy has no numbers for",
+            "Export it in float16.",
+        )
     listing = ", ".join(f"{name} {_shape_text(dims)}" for name, dims in described.items()) or "none"
     if len(pictures) != 1:
         raise ModelFileError(file.path, f"has no single input for a picture; its inputs are {listing}")

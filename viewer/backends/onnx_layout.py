@@ -216,7 +216,7 @@ def _names(graph: Graph, labels: Mapping[str, int], located: Sequence[_Located])
     known: dict[int, str] = {}
     for one in located:
         keys = one.places[1]
-        if isinstance(keys, Tensor) and len(keys):
+        if isinstance(keys, Tensor) and len(keys) and not bool(keys.real.isnan().all()):
             tokens = keys[0][keys[0].real.isnan()]
             own = [int(label) for label in tokens.imag.tolist() if label != PADDING_LABEL]
             for label, name in zip(

@@ -1,0 +1,131 @@
+"""Models in 8 bits and in half precision: how much of their attention can be had, and how right it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.backends.onnx_wild import Tower, built, export, picture, truth
+from viewer.backends.onnx_model import open_onnx
+from viewer.errors import ModelFileError
+
+PIXELS = picture((64, 64))
+ROUNDS = "weights of the softmax, which the model rounds before use"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    return export(built(Tower), (PIXELS,), tmp_path_factory.mktemp("tower") / "tower.onnx")
+
+
+class Pictures:
+    """What static quantization looks at to choose its scales."""
+
+    def __init__(self, name: str) -> None:
+        self._left = iter([{name: picture((64, 64), seed).numpy()} for seed in (1, 2)])
+
+    def get_next(self):
+        return next(self._left, None)
+
+
+def dynamic(source: Path, target: Path, **extra: object) -> Path:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(source, target, weight_type=QuantType.QInt8, extra_options=extra)
+    return target
+
+
+def static(source: Path, target: Path, form: str) -> Path:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+    class Reader(Pictures, CalibrationDataReader):
+        pass
+
+    name = onnx.load(source).graph.input[0].name
+    quantize_static(source, target, Reader(name), quant_format=getattr(QuantFormat, form))
+    return target
+
+
+def check(path: Path, how: str, note: str, off: float) -> None:
+    """See that maps are near those of the float model, and verified as those of this one."""
+    record = open_onnx(path).attend(PIXELS)
+    assert record.verified, [layer.verdict.reason for layer in record.layers]
+    for layer, weights in zip(record.layers, truth(built(Tower), PIXELS), strict=True):
+        assert (layer.scores.how, layer.note) == (how, note)
+        found = layer.scores.weights(slice(None)).numpy()
+        np.testing.assert_allclose(found, weights, atol=off)
+        assert np.abs(found - weights).mean() < off / 20
+        np.testing.assert_allclose(found.sum(-1), 1, atol=1e-5)
+        assert layer.key_layout.grid == (4, 4)
+        assert layer.key_layout.prefix_names == ("cls",)
+
+
+def test_dynamic_with_attention_in_floats(plain, tmp_path):
+    check(dynamic(plain, tmp_path / "q.onnx"), "query-key", "", 0.1)
+
+
+def test_dynamic_with_attention_in_integers(plain, tmp_path):
+    path = dynamic(plain, tmp_path / "q.onnx", MatMulConstBOnly=False)
+    check(path, "weights", ROUNDS, 0.15)
+
+
+def test_static(plain, tmp_path):
+    check(static(plain, tmp_path / "q.onnx", "QDQ"), "weights", ROUNDS, 0.4)
+
+
+def test_half_precision(plain, tmp_path):
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    onnx.save(convert_float_to_float16(onnx.load(plain), keep_io_types=True), tmp_path / "half.onnx")
+    check(tmp_path / "half.onnx", "query-key", "", 0.01)
+    onnx.save(convert_float_to_float16(onnx.load(plain), keep_io_types=False), tmp_path / "half.onnx")
+    assert open_onnx(tmp_path / "half.onnx").input.dtype is np.float16
+    check(tmp_path / "half.onnx", "query-key", "", 0.01)
+
+
+def test_stored_in_bfloat16(plain, tmp_path):
+    """Weights are stored in half the space and cast when they are used."""
+    model = onnx.load(plain)
+    casts = []
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT and len(tensor.dims) > 1:
+            value = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16)
+            name = tensor.name
+            tensor.CopyFrom(numpy_helper.from_array(value, f"{name}/stored"))
+            casts.append(helper.make_node("Cast", [f"{name}/stored"], [name], to=TensorProto.FLOAT))
+    assert casts
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*casts, *nodes])
+    onnx.save(model, tmp_path / "brain.onnx")
+    check(tmp_path / "brain.onnx", "query-key", "", 0.05)
+
+
+@pytest.mark.parametrize("input_too", [True, False])
+def test_computed_in_bfloat16_is_refused_where_it_can_not_run(input_too, plain, tmp_path):
+    model = onnx.load(plain)
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT:
+            value = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16)
+            tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].t.data_type == TensorProto.FLOAT:
+            value = numpy_helper.to_array(node.attribute[0].t).astype(ml_dtypes.bfloat16)
+            node.attribute[0].t.CopyFrom(numpy_helper.from_array(value))
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
+    if input_too:
+        model.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
+    else:
+        first = next(node for node in model.graph.node if node.op_type == "Conv")
+        cast = helper.make_node("Cast", [first.input[0]], ["brain"], to=TensorProto.BFLOAT16)
+        first.input[0] = "brain"
+        model.graph.node.insert(0, cast)
+    onnx.save(model, tmp_path / "brain.onnx")
+    said = "takes its picture as bfloat16" if input_too else r"can't be run by ONNX Runtime \S+: .*for Conv"
+    with pytest.raises(ModelFileError, match=said):
+        open_onnx(tmp_path / "brain.onnx")

@@ -154,3 +154,12 @@ def test_a_learned_query_has_nobody_to_attend_to_it():
     document = document_of(record)
     assert attended(document, (0, 0), "from").blank == ("", "")
     assert "a learned query gathers all patches" in attended(document, (0, 0), "to").blank[1]
+
+
+def test_weights_that_are_no_numbers_are_not_called_out_of_reach():
+    weights = weights_of(2, 20)
+    weights[1, 13, 4] = np.nan
+    record = record_of([weights, weights_of(2, 20, 1)], (4, 5), ())
+    found = attended(document_of(record, measured=False), (2, 3), "from")
+    assert found.blank == ("some of its weights are not numbers", "")
+    assert attended(document_of(record, measured=False), (0, 0), "from").blank == ("", "")

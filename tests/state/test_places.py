@@ -96,5 +96,5 @@ def test_asks_keys_where_the_views_show_who_attends():
 
 
 def test_windows_and_masks_limit_what_can_be_reached():
-    assert limited(mixed_record())
-    assert not limited(random_record())
+    assert [limited(layer) for layer in mixed_record().layers] == [True, True, False, False, False, False]
+    assert not any(map(limited, random_record().layers))

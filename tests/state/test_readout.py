@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.state.records import document_of, mixed_record, random_record, record_of, weights_of
-from viewer.attention.layer import Verdict
+from tests.state.records import VERIFIED, document_of, mixed_record, random_record, record_of, weights_of
+from viewer.attention.layer import AttentionLayer, Verdict
+from viewer.attention.layout import TokenLayout
+from viewer.attention.record import AttentionRecord, Provenance
+from viewer.attention.scores import QueryKeyScores
 from viewer.state.attended import attended
 from viewer.state.display import DisplayValue
 from viewer.state.readout import readout
@@ -151,3 +154,15 @@ def test_channels_have_no_distance_and_notes_are_told():
     record = replace(record, layers=(noted, *record.layers[1:]))
     assert say(record).endswith("Layer 0: weights are shown before the heads were mixed.")
     assert "No map here: this layer does not have the class token." in say(record, query="cls")
+
+
+def test_a_key_that_nobody_reaches_is_told():
+    fine, coarse = TokenLayout.regular((2, 2), (8.0, 8.0)), TokenLayout.regular((1, 2), (16.0, 8.0))
+    bias = torch.tensor([0.0, -np.inf]).expand(1, 4, 2)
+    scores = QueryKeyScores(torch.randn(1, 4, 4), torch.randn(1, 2, 4), 0.5, bias)
+    layer = AttentionLayer(0, "a", "self", scores, fine, coarse, VERIFIED)
+    record = AttentionRecord((layer,), (16, 16), Provenance("given"))
+    assert say(record, query=(0, 1), direction="to").endswith(
+        "No patch reaches patch (row 0, column 1 of 1 × 2)."
+    )
+    assert "1 of 2 patches in reach" in say(record, query=(0, 1))

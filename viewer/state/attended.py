@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.state.places import answering_layout, map_grid, spreads, why_blank
+from viewer.state.places import answering_layout, limited, map_grid, spreads, why_blank
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from viewer.attention.layer import AttentionLayer
     from viewer.attention.record import AttentionRecord
     from viewer.state.documents import ImageDocument
     from viewer.state.places import Spread
@@ -73,9 +74,19 @@ def attended(document: ImageDocument, query: Query, direction: Direction) -> Att
         layers = attention_to(record, document.measures, query)
     else:
         return None
-    blank = tuple(why_blank(layer, query, direction) for layer in record.layers)
     maps, peaks = _on_grid(record, layers, direction)
+    blank = tuple(
+        why_blank(layer, query, direction) or _why_broken(layer, maps[layer.index, : layer.heads])
+        for layer in record.layers
+    )
     return Attended(query, direction, layers, maps, _on_prefix(record, layers, direction), peaks, blank)
+
+
+def _why_broken(layer: AttentionLayer, maps: npt.NDArray[np.float32]) -> str:
+    """Return that a layer's weights are no numbers, where that can't mean that they are out of reach."""
+    if np.isnan(maps.sum()) and not limited(layer):
+        return "some of its weights are not numbers"
+    return ""
 
 
 def _spreads(record: AttentionRecord, direction: Direction) -> tuple[Spread | None, ...]:
@@ -121,6 +132,10 @@ def _on_prefix(
             there[:] = weights[:, layout.prefix_tokens]
             continue
         for place, name in enumerate(names):
-            if name in layout.prefix_names:
-                there[:, place] = weights[:, layout.token(name)]
+            # Each window may have its own token of that name.
+            same = [
+                at for at, own in zip(layout.prefix_tokens, layout.prefix_names, strict=True) if own == name
+            ]
+            if same:
+                there[:, place] = np.fmax.reduce(weights[:, same], axis=1)
     return prefix

@@ -89,7 +89,7 @@ def heads(
         blank=tuple(why_blank(layer, query, selection.direction) for layer in record.layers)
         if found is None
         else found.blank,
-        hatched=limited(record),
+        hatched=any(map(limited, record.layers)),
         vmax=np.ones((len(counts), max(counts)), np.float32)
         if found is None
         else limits(found, display.scale),

@@ -163,7 +163,7 @@ def overlay(
         asked=asked,
         answers=shown.answers,
         values=shown.values,
-        blank=why_blank(layer, query, selection.direction),
+        blank=_blank(layer, found, selection),
         vmin=0.0,
         vmax=shown.vmax,
         largest=shown.largest,
@@ -248,7 +248,7 @@ def title(record: AttentionRecord, found: Attended | None, selection: SelectionV
     """Say which map is shown, or what to do to see one."""
     words = head_words(record, selection.shown, selection.fusion)
     layer = record.layers[selection.shown.layer]
-    blank = why_blank(layer, selection.query, selection.direction)
+    blank = _blank(layer, found, selection)
     if blank:
         return f"{words}: no map, {blank}"
     if selection.query is None:
@@ -256,6 +256,12 @@ def title(record: AttentionRecord, found: Attended | None, selection: SelectionV
     if found is None:
         return f"{words}: which patches attend to the query is known once all heads are measured"
     return f"{words}: {asked_in(record, layer, selection.query, selection.direction)}"
+
+
+def _blank(layer: AttentionLayer, found: Attended | None, selection: SelectionValue) -> str:
+    if found is None:
+        return why_blank(layer, selection.query, selection.direction)
+    return found.blank[layer.index]
 
 
 def asked_in(record: AttentionRecord, layer: AttentionLayer, query: Query, direction: Direction) -> str:

@@ -177,11 +177,9 @@ def map_grid(record: AttentionRecord) -> tuple[int, int]:
     return record.grid if record.layout.placed else (1, 1)
 
 
-def limited(record: AttentionRecord) -> bool:
-    """Return whether in any layer some keys are out of a query's reach."""
-    return any(
-        layer.scores.groups > 1 or layer.scores.stacked.reach([0]) is not None for layer in record.layers
-    )
+def limited(layer: AttentionLayer) -> bool:
+    """Return whether some keys of a layer are out of a query's reach."""
+    return layer.scores.groups > 1 or layer.scores.stacked.reach([0]) is not None
 
 
 def _centre(layout: TokenLayout, patch: tuple[int, int]) -> tuple[float, float]:

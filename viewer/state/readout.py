@@ -96,14 +96,16 @@ def _of_query(
         return "" if layer.kind == "channel" else f"No map here: {found.blank[layer.index]}."
     weights = fused(found.maps_of(record, layer.index), shown, selection.fusion)
     there = np.isfinite(weights)
+    asked = _asked(record, layer, found)
     if not there.any():
-        return ""
+        return (
+            f"No patch is in reach of {asked}." if found.direction == "from" else f"No patch reaches {asked}."
+        )
     row, column = np.unravel_index(int(np.nanargmax(weights)), weights.shape)
     grid = None if record.one_grid else answering_layout(layer, found.direction).grid
     strongest = query_words((int(row), int(column)), brief=True, grid=grid)
     strongest = f"{strongest} with {_percent(float(weights[row, column]))}"
     reached = "" if there.all() else f"{np.count_nonzero(there)} of {there.size} patches in reach; "
-    asked = _asked(record, layer, found)
     if found.direction == "to":
         which = "Of all patches that can reach it" if reached else "Of all patches"
         return f"{which}, {strongest} attends most to {asked}."

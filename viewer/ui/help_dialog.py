@@ -15,7 +15,7 @@ _KEYS = (
     ),
     ("Mouse over a dot or a small map", "look at that head"),
     ("Click a dot or a small map", "select that head"),
-    ("Arrow keys", "move the query by one patch"),
+    ("Arrow keys", "move the query by one patch of the shown layer"),
     ("Space, Esc", "pin the query, and again: unpin it; Esc only unpins"),
     ("[ and ]", "previous and next layer"),
     (", and .", "previous and next head; before head 0 come all heads together"),

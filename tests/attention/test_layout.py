@@ -121,11 +121,11 @@ def test_two_tokens_in_one_place_are_refused(case, data):
         TokenLayout.from_positions(doubled)
 
 
-def test_border_tokens_that_are_off_are_refused():
+def test_border_tokens_that_are_too_far_out_are_refused():
     positions = TokenLayout.regular((4, 4), (16, 16)).positions.copy()
-    positions[:4, 0] += 3
+    positions[:4, 0] -= 3
     with pytest.raises(
-        ValueError, match=r"rows of tokens are not evenly spaced; they begin at 11\.0, 24\.0, 40\.0"
+        ValueError, match=r"rows of tokens are not evenly spaced; they begin at 5\.0, 24\.0, 40\.0"
     ):
         TokenLayout.from_positions(positions)
 
@@ -151,3 +151,23 @@ def test_a_single_row_spans_the_picture_where_its_size_is_known():
     layout = TokenLayout.from_positions(places, size=(64, 96))
     assert (layout.grid, layout.patch_px, layout.origin) == ((1, 2), (64.0, 64.0), (0.5, 0.5))
     assert TokenLayout.from_positions(places).patch_px == (1.0, 64.0)
+
+
+@pytest.mark.parametrize("place", [4.0, 6.0, 8.0])
+def test_a_patch_that_is_partly_padding_stands_nearer_to_the_next(place):
+    missing = 8 - place
+    rows = np.array([8, 24, 40, 56 - missing], np.float32)
+    columns = np.array([8 + missing, 24, 40], np.float32)
+    positions = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
+    layout = TokenLayout.from_positions(positions)
+    assert (layout.grid, layout.patch_px) == ((4, 3), (16.0, 16.0))
+    assert layout.origin == (8.0, 8.0)
+    assert layout.patch_at(70, 10) == (3, 0)
+    np.testing.assert_array_equal(layout.positions, positions)  # measures keep the true places
+
+
+@pytest.mark.parametrize("rows", [[8, 24, 36, 52], [8, 24, 40, 47], [1, 8, 24, 40]])
+def test_rows_that_are_uneven_elsewhere_or_by_more_are_refused(rows):
+    positions = np.array([(row, column) for row in rows for column in (8, 24)], np.float32)
+    with pytest.raises(ValueError, match="rows of tokens are not evenly spaced"):
+        TokenLayout.from_positions(positions)

@@ -124,6 +124,24 @@ def test_other_sizes_equal_a_model_made_for_them(name):
         np.testing.assert_allclose(one.matrix(0), other.matrix(0), rtol=0, atol=1e-5)
 
 
+def test_windows_at_a_size_they_do_not_divide_say_nothing_but_pad():
+    """Windows are filled up at 104 px, and so is the last row where patches are merged; nothing warns."""
+    net = timm.create_model(
+        "swin_tiny_patch4_window7_224", embed_dim=24, depths=(1, 2, 1, 1), num_heads=(1, 2, 2, 4)
+    )
+    model = wrap("swin", net, "cpu", Provenance("swin")).sized((104, 136))
+    record = model.attend(np.random.default_rng(0).integers(0, 255, (104, 136, 3), np.uint8))
+    assert [layer.query_layout.grid for layer in record.layers] == [
+        *((26, 34), (13, 17), (13, 17), (7, 9), (4, 5)),
+    ]
+    assert record.verified
+    assert "padding" in record.layers[0].key_layout.prefix_names
+    merged = record.layers[3].key_layout
+    # Row 6 is made of row 12 and padding: it stands on what there is of it.
+    assert merged.positions[merged.token((6, 0))].tolist() == pytest.approx([100, 8])
+    assert merged.positions[merged.token((5, 0))].tolist() == pytest.approx([88, 8])
+
+
 def test_sizes_share_weights_and_leave_the_model_alone(dinov2):
     before = {key: value.clone() for key, value in dinov2.module.state_dict().items()}
     other = dinov2.runner.sizes.at((84, 84))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import OrderedDict
 
 from torch import nn
@@ -93,7 +94,9 @@ class SizedModels:
             # Weights stay shared; what set_input_size resamples it puts in place of them.
             memo: dict[int, object] = {id(weight): weight for weight in self.base.parameters()}
             sized = copy.deepcopy(self.base, memo)
-            sized.set_input_size(img_size=size)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # timm's resampling warns of its own ways, not of ours
+                sized.set_input_size(img_size=size)
             self._others[size] = sized.eval()
             if len(self._others) > _KEPT_SIZES:
                 self._others.popitem(last=False)

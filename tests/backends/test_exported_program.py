@@ -118,7 +118,7 @@ def test_a_fixed_size_stays(program):
 
 def test_any_size_where_it_was_exported_so(tmp_path):
     auto = torch.export.Dim.AUTO
-    model = small(dynamic_img_size=True)
+    model = small(dynamic_img_size=True, pos_embed="none")
     path = export(model, tmp_path / "any.pt2", dynamic_shapes=({2: auto, 3: auto},))
     opened = open_model(path, image_size=(48, 96))
     tensor = torch.randn(1, 3, 48, 96)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import timm
 import torch
+from timm.models import model_entrypoint
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -24,6 +25,10 @@ Shapes = frozenset[tuple[int, ...]]
 _FILLING = frozenset(
     ["add_", "clamp_", "copy_", "div_", "erfinv_", "fill_", "mul_", "normal_", "sub_", "uniform_", "zero_"]
 )
+# timm reads checkpoints of these in their authors' own layouts, where the first convolution has other names.
+_CONVERTED = frozenset(
+    ["beit", "deit", "eva", "vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos"]
+)
 
 
 class _Unfilled(TorchFunctionMode):
@@ -34,7 +39,9 @@ class _Unfilled(TorchFunctionMode):
     ) -> object:
         if getattr(func, "__name__", "") in _FILLING:
             return args[0] if args else (kwargs or {})["tensor"]
-        return func(*args, **(kwargs or {}))  # type: ignore[operator]
+        # Numbers that a model is made after, such as each layer's share of dropped paths, are needed.
+        device = {"device": "cpu"} if func is torch.linspace else {}
+        return func(*args, **{**device, **(kwargs or {})})  # type: ignore[operator]
 
 
 @contextmanager
@@ -63,11 +70,10 @@ def fitting(state: dict[str, Tensor], job: Job) -> tuple[str, ...]:
     found: list[tuple[tuple[bool, bool, int, str], str]] = []
     for done, name in enumerate(names):
         job.step("Looking for the architecture that the weights fit", done / len(names))
-        if not _outline(name) <= shapes:
+        outline = _outline(name) if _begins_as(name, state) else None
+        if outline is None or not outline <= shapes:
             continue
-        with _shapes_only():
-            model = timm.create_model(name, pretrained=False)
-        rank = _rank(model, state, counts)
+        rank = _rank(_made(name), state, counts)
         if rank is not None:
             found.append(((*rank, len(name), name), name))
     found.sort()
@@ -90,21 +96,48 @@ def _rank(model: nn.Module, state: dict[str, Tensor], counts: Collection[int]) -
     return resampled, bool(fit.missing or fit.reshaped or fit.unexpected)
 
 
+def _begins_as(name: str, state: Collection[str]) -> bool:
+    """Return whether weights have an architecture's first convolution by its name, or may have another name.
+
+    Looking at names takes no time, and making an architecture does.
+    """
+    if model_entrypoint(name).__module__.rpartition(".")[2] in _CONVERTED:
+        return True
+    config = timm.get_pretrained_cfg(name)
+    first = config.first_conv if config else None
+    names = (first,) if isinstance(first, str) else tuple(first or ())
+    return not names or any(key.endswith(tuple(f"{conv}.weight" for conv in names)) for key in state)
+
+
 @cache
-def _outline(name: str) -> Shapes:
+def _outline(name: str) -> Shapes | None:
     """Return shapes that an architecture's weights have for sure: those of its patch embedding and a block.
 
-    A single block is made where an architecture lets one choose, for this is done for each there is.
+    None for one that timm lists but can't make, as there are some in older releases. A single block is made
+    where an architecture lets one choose, for this is done for each there is.
     """
-    with _shapes_only():
-        try:
+    try:
+        with _shapes_only():
             model = timm.create_model(name, pretrained=False, depth=1)
-        # Not every architecture takes a depth, or only one that fits others of its arguments.
-        except (TypeError, AssertionError, ValueError, IndexError):
-            model = timm.create_model(name, pretrained=False)
+    # Not every architecture takes a depth, or only one that fits others of its arguments.
+    except (TypeError, AssertionError, ValueError, IndexError, RuntimeError):
+        try:
+            model = _made(name)
+        except (TypeError, AssertionError, ValueError, AttributeError, RuntimeError):
+            return None
     return frozenset(
         tuple(weight.shape)
         for key, weight in model.named_parameters()
         # Convolutions and the MLP's matrices have the same shape in every layout; others get split or joined.
         if weight.ndim == 4 or (weight.ndim == 2 and ".mlp.fc" in key)
     )
+
+
+def _made(name: str, **options: object) -> nn.Module:
+    """Make an architecture for its shapes."""
+    try:
+        with _shapes_only():
+            return timm.create_model(name, pretrained=False, **options)
+    except (TypeError, RuntimeError, NotImplementedError):  # it computes with real numbers while it is made
+        with _Unfilled():
+            return timm.create_model(name, pretrained=False, **options)

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from viewer.images.decode import open_image
 from viewer.state.documents import Documents
 from viewer.state.looking import Looking
 from viewer.state.selection import HeadRef, Selection, SelectionValue
 
-from .records import mixed_record, random_record
+from .records import mixed_record, random_record, record_of
 
 
 @pytest.fixture
@@ -41,6 +42,18 @@ def test_the_first_layer_shown_is_one_with_patches(parts):
     layers = tuple(replace(mixed.layers[at], index=i) for i, at in enumerate((0, 4, 2)))
     documents.update(document.key, record=replace(mixed, layers=layers), status="measuring")
     assert selection.value.head == HeadRef(2, None)
+
+
+def test_of_channels_and_one_pooling_layer_the_pooling_is_shown(parts):
+    documents, selection, _ = parts
+    document = documents.add(open_image(np.zeros((8, 8, 3), np.uint8), "a"))
+    channels = mixed_record().layers[4]
+    pooling = record_of([], (4, 4), (), pooling=torch.full((1, 1, 16), 1 / 16)).layers[0]
+    layers = tuple(replace(layer, index=i) for i, layer in enumerate((channels, channels, channels, pooling)))
+    record = replace(mixed_record(), layers=layers)
+    documents.update(document.key, record=record, status="measuring")
+    assert selection.value.head == HeadRef(3, None)
+    assert selection.value.query == (2, 2)
 
 
 def test_what_is_selected_already_is_left_alone(parts):

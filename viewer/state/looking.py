@@ -60,12 +60,11 @@ class Looking:
 
 
 def _half_way(record: AttentionRecord) -> int:
-    """Return the layer half way through, or the next in which patches attend to patches."""
+    """Return the layer half way through, or the next with a map; of patches that attend, if there is one."""
     middle = len(record.layers) // 2
-    maps = (
-        layer.index for layer in record.layers[middle:] if layer.kind == "self" and layer.key_layout.placed
-    )
-    return next(maps, middle)
+    ordered = [*record.layers[middle:], *reversed(record.layers[:middle])]
+    placed = [layer for layer in ordered if layer.key_layout.placed]
+    return next((layer.index for layer in placed if layer.kind == "self"), (placed or ordered)[0].index)
 
 
 def _middle(record: AttentionRecord) -> Query | None:

@@ -164,3 +164,10 @@ def test_outlook_attention_leaves_tokens_where_they_are():
         return tokens(functional.fold(mixed, (4, 6), **setting))
 
     same(places(outlook), grid(8))
+
+
+def test_a_projection_of_padding_gives_it_no_place():
+    project = torch.randn(4, 5, 1, 1)
+    found = places(lambda x: tokens(functional.conv2d(functional.pad(coarse(x), (0, 1, 0, 1)), project)))
+    assert bool(found[0, -7:].real.isnan().all())
+    same(found[:, :6], grid(8)[:6].expand(1, 6))

@@ -126,7 +126,8 @@ def slide(
     """Average places over a window that slides along one dimension.
 
     Beyond the border coordinates run on as they do inside, so that a window half on padding keeps its
-    spacing. Places missing at the ends (padding that was put on before) are filled the same way.
+    spacing. Places missing at the ends (padding that was put on before) are filled the same way; where a
+    window is one element, that element keeps what it has.
 
     Parameters
     ----------
@@ -137,6 +138,10 @@ def slide(
     extra
         Further padding at the end, for windows that are rounded up.
     """
+    if kernel == 1 and not padding and not extra:
+        if stride == 1:
+            return companion
+        return companion.index_select(dim, torch.arange(0, companion.shape[dim], stride))
     companion = run_on(companion, dim, padding, padding + extra)
     windows = companion.unfold(dim, (kernel - 1) * dilation + 1, stride)[..., ::dilation]
     return mean_place(windows, (-1,), keepdim=False)

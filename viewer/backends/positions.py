@@ -146,18 +146,16 @@ class PositionTrace:
         if isinstance(companion, Lost):
             return companion
         companion = companion if dim == -2 else companion.mT
-        columns = shrink(companion, (companion.ndim - 1,))
-        places = mean_place(columns, (-1,), keepdim=True)
-        if bool(((columns - places).abs() > _AGREEMENT).any()):
-            alike = mean_place(companion, (-2,), keepdim=True)
-            if bool(((companion - alike).abs() > _AGREEMENT).any()):
+        shape = companion.shape
+        few = shrink(companion)
+        places = mean_place(few, (-1,), keepdim=True)
+        if few.shape[-1] > 1 and _differ(few, places):
+            if _differ(few, mean_place(few, (-2,), keepdim=True)):
                 return Lost("the channels of one token look at different places")
             return CHANNELS
-        places = places[..., 0]
-        few = shrink(places, range(places.ndim - 1))
-        if few.shape[:-1].numel() == 1:
-            return few.reshape(1, -1).expand(lead, -1)
-        return places.reshape(lead, -1)
+        if places.shape[:-2].numel() == 1:
+            return places.reshape(1, -1).expand(lead, shape[-2])
+        return places[..., 0].expand(shape[:-1]).reshape(lead, shape[-2])
 
     def follows(self, tensor: Tensor | None) -> bool:
         """Return whether a tensor stems from the picture, whether or not its places are still known."""
@@ -200,3 +198,8 @@ class PositionTrace:
 def _part(whole: Tensor, root: Tensor, view: Tensor) -> Tensor:
     """Return the part of a companion, laid out as its tensor, that belongs to a view of that tensor."""
     return whole.as_strided(view.shape, view.stride(), view.storage_offset() - root.storage_offset())
+
+
+def _differ(companion: Tensor, places: Tensor) -> bool:
+    """Return whether elements sit elsewhere than at some places; those without a place do not count."""
+    return bool(((companion - places).abs() > _AGREEMENT).any())

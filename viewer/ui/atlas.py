@@ -162,7 +162,7 @@ def atlas(heads: Heads, layout: AtlasLayout, empty: str) -> QImage:
         cells[:] = _table(heads.colormap)[place.transpose(0, 2, 1, 3)]
         gone = np.isnan(maps)
         if gone.any():
-            cells.transpose(0, 2, 1, 3)[gone] = 0
+            np.copyto(cells.transpose(0, 2, 1, 3), 0, where=gone)
         for layer, why in enumerate(heads.blank):
             if why:
                 cells[layer] = blank

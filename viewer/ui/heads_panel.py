@@ -104,6 +104,7 @@ class AtlasCanvas(QWidget):
         self.pointed: HeadRef | None = None
         self._image: QImage | None = None
         self._layout: AtlasLayout | None = None
+        self._bare: QPixmap | None = None
         self._ground: tuple[HeadRef, QPixmap] | None = None
         self.setMouseTracking(True)
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
@@ -159,7 +160,7 @@ class AtlasCanvas(QWidget):
         return 2.2 * metrics.height(), metrics.horizontalAdvance("00") + 1.6 * metrics.height()
 
     def _forget_layout(self) -> None:
-        self._layout = self._image = self._ground = None
+        self._layout = self._image = self._bare = self._ground = None
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Find the size of the cells anew."""
@@ -228,22 +229,31 @@ class AtlasCanvas(QWidget):
     def _numbered(self, layout: AtlasLayout, shown: HeadRef) -> QPixmap:
         """Return a ground with the numbers on it, the shown head's marked; kept while the mouse moves."""
         if self._ground is None or self._ground[0] != shown:
-            ratio = self.devicePixelRatioF()
-            pixmap = QPixmap((QSizeF(self.size()) * ratio).toSize())
-            pixmap.setDevicePixelRatio(ratio)
-            pixmap.fill(QColor(self._palette.ground))
+            if self._bare is None:
+                self._bare = self._bare_ground(layout)
+            pixmap = self._bare.copy()
             painter = QPainter(pixmap)
-            for layer in range(len(layout.heads)):
-                row = layout.box(HeadRef(layer, None))
-                painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), QColor(self._palette.mat))
-            if self._heads is not None and self._heads.hatched:
-                # The maps are clear where a patch is out of reach.
-                cells = [layout.box(head) for head in layout.every_head()]
-                hatch(painter, cells, self._palette, widest=max(layout.box(HeadRef(0, 0)).width() / 6, 4.0))
             self._paint_numbers(painter, layout, shown)
             painter.end()
             self._ground = (shown, pixmap)
         return self._ground[1]
+
+    def _bare_ground(self, layout: AtlasLayout) -> QPixmap:
+        """Return what lies under maps and numbers."""
+        ratio = self.devicePixelRatioF()
+        pixmap = QPixmap((QSizeF(self.size()) * ratio).toSize())
+        pixmap.setDevicePixelRatio(ratio)
+        pixmap.fill(QColor(self._palette.ground))
+        painter = QPainter(pixmap)
+        for layer in range(len(layout.heads)):
+            row = layout.box(HeadRef(layer, None))
+            painter.fillRect(row.adjusted(-GAP, -GAP, GAP, GAP), QColor(self._palette.mat))
+        if self._heads is not None and self._heads.hatched:
+            # The maps are clear where a patch is out of reach.
+            cells = [layout.box(head) for head in layout.every_head()]
+            hatch(painter, cells, self._palette, widest=max(cells[0].width() / 6, 4.0))
+        painter.end()
+        return pixmap
 
     def _paint_numbers(self, painter: QPainter, layout: AtlasLayout, shown: HeadRef) -> None:
         painter.setFont(font(self._palette))

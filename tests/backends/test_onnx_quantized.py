@@ -7,6 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -78,6 +79,22 @@ def test_static(plain, tmp_path):
     check(static(plain, tmp_path / "q.onnx", "QDQ"), "weights", ROUNDS, 0.4)
 
 
+def test_integers_throughout(plain, tmp_path):
+    """Each operator takes and gives integers; the softmax is computed beside, before it is rounded."""
+    path = static(plain, tmp_path / "q.onnx", "QOperator")
+    assert "QLinearSoftmax" in {node.op_type for node in onnx.load(path).graph.node}
+    check(path, "weights", ROUNDS, 0.5)
+
+
+def test_integers_as_the_runtime_fuses_them(plain, tmp_path):
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+    options.log_severity_level = 4
+    source = static(plain, tmp_path / "q.onnx", "QDQ")
+    onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    check(tmp_path / "fused.onnx", "weights", ROUNDS, 0.4)
+
+
 def test_half_precision(plain, tmp_path):
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
@@ -125,7 +142,12 @@ def test_computed_in_bfloat16_is_refused_where_it_can_not_run(input_too, plain, 
         cast = helper.make_node("Cast", [first.input[0]], ["brain"], to=TensorProto.BFLOAT16)
         first.input[0] = "brain"
         model.graph.node.insert(0, cast)
+        model.opset_import[0].version = 22  # the first in which convolutions take it
     onnx.save(model, tmp_path / "brain.onnx")
-    said = "takes its picture as bfloat16" if input_too else r"can't be run by ONNX Runtime \S+: .*for Conv"
+    said = (
+        "takes its picture as bfloat16"
+        if input_too
+        else r"can't be run by ONNX Runtime \S+: .*implementation for"
+    )
     with pytest.raises(ModelFileError, match=said):
         open_onnx(tmp_path / "brain.onnx")

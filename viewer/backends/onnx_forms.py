@@ -45,6 +45,8 @@ BETWEEN = (
     Row("Clip", (0,), "other"),
     Row("Max", (0, 1), "other"),
     Row("Min", (0, 1), "other"),
+    Row("QLinearMul", (0, 3), "other"),
+    Row("QLinearAdd", (0, 3), "other"),
     Row("QuantizeLinear", (0,), "other"),
     Row("DequantizeLinear", (0,), "other"),
 )

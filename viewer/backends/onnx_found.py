@@ -100,7 +100,7 @@ class Found:
     mixed
         Operator that first changed the weights behind the softmax; else empty.
     offsets
-        Zero points of `used` and of the values where these are integers, and so is the product.
+        Zero points of `used`, of the values and of their product where these are integers.
     unclear
         Why it can't be shown though it is attention, as a clause; mostly empty.
     """
@@ -119,7 +119,7 @@ class Found:
     after: tuple[Step, ...] = ()
     used: str = ""
     mixed: str = ""
-    offsets: tuple[str, str] | None = None
+    offsets: tuple[str, str, str] | None = None
     unclear: str = ""
 
     @property

@@ -217,7 +217,18 @@ FORMS = (
     Form("QAttention", _MICROSOFT, _integer_attention),
     Form("MultiHeadAttention", _MICROSOFT, _multi_head),
 )
+AS_FLOATS = "/as_floats"
+"""What the name of an integer softmax's result is followed by where the same softmax gives floats."""
 _FORMS = {(form.op, domain): form for form in FORMS for domain in form.domains}
+
+
+def _softmax_in_floats(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Compute beside a softmax of integers, which rounds its result to 8 bits, the same without rounding."""
+    beside = Beside(node, {})
+    logits = beside.add("DequantizeLinear", list(node.input[:3]))
+    name = node.output[0] + AS_FLOATS
+    axis = int(attribute(node, "axis", -1))
+    return [*beside.nodes, helper.make_node("Softmax", [logits], [name], name, axis=axis)]
 
 
 def put_beside(proto: onnx.ModelProto) -> dict[str, Found | str]:
@@ -238,6 +249,8 @@ def put_beside(proto: onnx.ModelProto) -> dict[str, Found | str]:
     described: dict[str, Found | str] = {}
     added: list[onnx.NodeProto] = []
     for node in graph.node:
+        if node.op_type == "QLinearSoftmax":
+            added += _softmax_in_floats(node)
         form = _FORMS.get((node.op_type, node.domain))
         if form is None and not ("Attention" in node.op_type and node.output):
             continue

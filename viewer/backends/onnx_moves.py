@@ -10,6 +10,7 @@ import onnx
 from torch import Tensor
 
 from viewer.backends import onnx_rules as rules
+from viewer.backends import onnx_sliding as sliding
 from viewer.backends.onnx_places import UnknownPlace, has_place
 from viewer.backends.onnx_rules import Rule, Setting, unplaced
 from viewer.backends.position_call import Lost
@@ -38,12 +39,12 @@ _FAMILIES: tuple[tuple[Rule, str], ...] = (
     ),
     (rules.integer_product, "QLinearMatMul QGemm"),
     (rules.packed_product, "MatMulNBits"),
-    (rules.window, "Conv FusedConv ConvInteger"),
-    (rules.integer_window, "QLinearConv"),
-    (rules.pool, "AveragePool MaxPool QLinearAveragePool"),
-    (rules.resize, "Resize Upsample"),
-    (rules.from_depth, "DepthToSpace"),
-    (rules.reordered, "ReorderInput ReorderOutput"),
+    (sliding.window, "Conv FusedConv ConvInteger"),
+    (sliding.integer_window, "QLinearConv"),
+    (sliding.pool, "AveragePool MaxPool QLinearAveragePool"),
+    (sliding.resize, "Resize Upsample"),
+    (sliding.from_depth, "DepthToSpace"),
+    (sliding.reordered, "ReorderInput ReorderOutput"),
     (
         rules.reduce,
         "ReduceMean ReduceSum ReduceMax ReduceMin ReduceL2 ReduceSumSquare ReduceProd QLinearReduceMean",

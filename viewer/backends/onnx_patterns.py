@@ -10,9 +10,17 @@ import onnx
 
 from viewer.backends.onnx_forms import AFTER, BETWEEN, CHANGING, MIXING, MOVING, VIEWS, Row
 from viewer.backends.onnx_found import Found, Operand, Step
+from viewer.backends.onnx_fused import AS_FLOATS
 from viewer.backends.onnx_graph import STANDARD, Graph, attribute, module_name, walk_back
 from viewer.backends.onnx_mixes import ALONE, mark_mixed
-from viewer.backends.onnx_products import FLOAT_PRODUCTS, PRODUCTS, query_key, value_operands
+from viewer.backends.onnx_products import (
+    FLOAT_PRODUCTS,
+    PRODUCTS,
+    ZERO_POINTS,
+    query_key,
+    sides,
+    value_operands,
+)
 
 _BETWEEN = {row.op: row for row in BETWEEN}
 _AFTER = {row.op: row for row in AFTER}
@@ -95,11 +103,12 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | str | None:
     logits = _logits_of(graph, softmax)
     if logits is None:
         return None
-    end = _end_of(graph, softmax.output[0]) or _changed_end(graph, softmax.output[0])
+    integers = softmax.output[0].endswith(AS_FLOATS)
+    weights = softmax.output[0].removesuffix(AS_FLOATS)
+    end = _end_of(graph, weights, integers) or _changed_end(graph, weights)
     if end is None:
         return _unmatched(graph, softmax)
-    first, second = PRODUCTS[end.product.op_type]
-    values = end.product.input[second if end.weights_first else first]
+    values = sides(end.product)[1 if end.weights_first else 0]
     if graph.is_learned(values):
         return None
     operands = value_operands(end.product, values, end.weights_first, end.turned)
@@ -132,12 +141,15 @@ def _two(end: _End) -> bool:
     return end.changed.startswith("+")
 
 
-def _offsets(end: _End) -> tuple[str, str] | None:
-    """Name the zero points of the two sides of a product of integers."""
-    if end.product.op_type != "MatMulInteger":
+def _offsets(end: _End) -> tuple[str, str, str] | None:
+    """Name the zero points of weights, values and their product where these are integers."""
+    if end.product.op_type not in ZERO_POINTS:
         return None
-    given = [*end.product.input[2:4], "", ""][:2]
-    return (given[0], given[1]) if end.weights_first else (given[1], given[0])
+    given = end.product.input
+    first, second, result = (
+        given[at] if 0 <= at < len(given) else "" for at in ZERO_POINTS[end.product.op_type]
+    )
+    return (first, second, result) if end.weights_first else (second, first, result)
 
 
 def _unmatched(graph: Graph, softmax: onnx.NodeProto) -> str:
@@ -176,7 +188,7 @@ def _learned_side(graph: Graph, node: onnx.NodeProto) -> bool:
     """Whether a search may go on behind a node: of products, only behind those that mix heads."""
     if node.op_type not in PRODUCTS and node.op_type not in ("Gemm", "Conv"):
         return True
-    return any(graph.is_learned(name) for name in node.input[:2])
+    return any(map(graph.is_learned, sides(node) if node.op_type in PRODUCTS else node.input[:2]))
 
 
 def _pair(graph: Graph, product: onnx.NodeProto) -> tuple[Operand, Operand] | None:
@@ -220,14 +232,13 @@ def _view(node: onnx.NodeProto) -> Step:
     return Step("view", node.output[0], axes=None if axes is None else tuple(axes))
 
 
-def _end_of(graph: Graph, weights: str) -> _End | None:
-    """Follow weights forward to the product with the values."""
-    waiting: list[tuple[str, tuple[Step, ...], bool, bool]] = [(weights, (), False, False)]
+def _end_of(graph: Graph, weights: str, rounded: bool) -> _End | None:
+    """Follow weights, which may be rounded already, forward to the product with the values."""
+    waiting: list[tuple[str, tuple[Step, ...], bool, bool]] = [(weights, (), False, rounded)]
     while waiting:
         name, after, turned, rounded = waiting.pop(0)
         for user in graph.users(name):
-            learned = any(graph.is_learned(other) for other in user.input[:2] if other != name)
-            if user.op_type in PRODUCTS and not learned:
+            if user.op_type in PRODUCTS and not any(map(graph.is_learned, sides(user))):
                 side = _side(user, name, turned)
                 if side is not None:
                     return _End(user, name, side, turned, after, rounded)
@@ -252,10 +263,10 @@ def _flips(node: onnx.NodeProto) -> bool:
 
 def _side(product: onnx.NodeProto, name: str, turned: bool) -> bool | None:
     """Tell whether weights are the first operand of a product with values; None where they are neither."""
-    first, second = PRODUCTS[product.op_type]
-    if name == product.input[first] and turned == bool(attribute(product, "transA", 0)):
+    first, second = sides(product)
+    if name == first and turned == bool(attribute(product, "transA", 0)):
         return True
-    if name == product.input[second]:
+    if name == second:
         fits = product.op_type == "Einsum" or turned != bool(attribute(product, "transB", 0))
         return False if fits else None
     return None
@@ -268,7 +279,8 @@ def _changed_end(graph: Graph, weights: str) -> _End | None:
     while waiting:
         name, changed = waiting.pop(0)
         for user in graph.users(name):
-            learned = any(graph.is_learned(other) for other in user.input if other != name)
+            others = sides(user) if user.op_type in PRODUCTS else user.input
+            learned = any(graph.is_learned(other) for other in others if other != name)
             if user.op_type in PRODUCTS and not learned and changed and _side(user, name, False):
                 return _End(user, name, True, False, (), False, changed)
             if user.op_type not in CHANGING or (user.op_type in PRODUCTS and not learned):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from viewer.backends.position_math import filled, merge
+from viewer.backends.position_math import filled, merge, shrink
 
 # The pictures of a batch lie this many pixels below one another, so that no two share a place.
 _BELOW = 1e5
@@ -49,7 +49,7 @@ def first_picture(*sides: Tensor) -> Tensor:
 
 def has_place(places: Tensor) -> bool:
     """Whether any element comes from the picture."""
-    return not bool(places.real.isnan().all())
+    return not bool(shrink(places).real.isnan().all())
 
 
 def combined(operands: Sequence[tuple[Tensor, int]], shape: Sequence[int]) -> Tensor:
@@ -77,4 +77,4 @@ def combined(operands: Sequence[tuple[Tensor, int]], shape: Sequence[int]) -> Te
 
 def _lowest_label(places: Tensor) -> float:
     """Return the lowest label; that of one number, which scales or shifts all tokens alike, counts last."""
-    return float(places.imag.min()) if places.numel() > 1 else float(NO_LABEL + 1)
+    return float(shrink(places).imag.min()) if places.numel() > 1 else float(NO_LABEL + 1)

@@ -16,8 +16,17 @@ PRODUCTS = {
 }
 """Operators that multiply two tensors, and which inputs those are."""
 
+ZERO_POINTS = {"MatMulInteger": (2, 3, -1), "QLinearMatMul": (2, 5, 7)}
+"""Which inputs of products of integers are the zero points of both sides and of the result; -1 for none."""
+
 FLOAT_PRODUCTS = ("MatMul", "FusedMatMul", "Einsum")
 """Those whose result is what the model goes on with; the others multiply integers."""
+
+
+def sides(product: onnx.NodeProto) -> tuple[str, str]:
+    """Name the two tensors that are multiplied."""
+    first, second = PRODUCTS[product.op_type]
+    return product.input[first], product.input[second]
 
 
 def query_key(product: onnx.NodeProto) -> tuple[Operand, Operand] | None:

@@ -83,17 +83,20 @@ def operand_values(operand: Operand, arrangement: Arrangement, at: Stage, look: 
     return _mine(arrangement, at, operand.arrange(look(operand.tensor)))
 
 
-def used_weights(found: Found, arrangement: Arrangement, look: Look) -> tuple[Array, Array]:
-    """Return weights and values as they are multiplied where they were rounded, zero points taken off."""
+def used_weights(found: Found, arrangement: Arrangement, look: Look) -> tuple[Array, Array, Array]:
+    """Return weights, values and their product as they are where they were rounded, zero points taken off."""
     used = _mine(arrangement, arrangement.end, look(found.used))
-    values = operand_values(found.values, arrangement, arrangement.end, look)
-    if found.offsets is None:
-        return used, values
-    pair = zip((used, values), found.offsets, strict=True)
-    used, values = (
-        side.astype(np.float32) - (look(zero).astype(np.float32) if zero else 0) for side, zero in pair
+    values, context = (
+        operand_values(operand, arrangement, arrangement.end, look)
+        for operand in (found.values, found.context)
     )
-    return used, values
+    if found.offsets is None:
+        return used, values, context
+    pairs = zip((used, values, context), found.offsets, strict=True)
+    used, values, context = (
+        side.astype(np.float32) - (look(zero).astype(np.float32) if zero else 0) for side, zero in pairs
+    )
+    return used, values, context
 
 
 def _mine(arrangement: Arrangement, at: Stage, array: Array) -> Array:

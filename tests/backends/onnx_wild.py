@@ -178,6 +178,26 @@ class Detector(nn.Module):
         return self.boxes(queries + self.again(queries, memory)).sigmoid()
 
 
+class Choosing(nn.Module):
+    """A tower with RT-DETR's decoder: the best tokens of the picture are the queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Tower()
+        self.score = nn.Linear(48, 1)
+        self.among, self.cross = Attention(), Attention()
+        self.boxes = nn.Linear(48, 4)
+
+    def chosen(self, memory):
+        return self.score(memory)[..., 0].topk(5, dim=1).indices
+
+    def forward(self, pixel_values):
+        memory = self.backbone.tokens(pixel_values)[:, 1:]
+        queries = memory.gather(1, self.chosen(memory)[..., None].expand(-1, -1, 48))
+        queries = queries + self.among(queries, queries)
+        return self.boxes(queries + self.cross(queries, memory)).sigmoid()
+
+
 class Bytes(nn.Module):
     """A tower that takes uint8 pixels, channels last, of any size, and prepares them itself."""
 

@@ -8,7 +8,18 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from tests.backends.onnx_wild import Bytes, Detector, Tower, Towers, built, export, grids, picture, truth
+from tests.backends.onnx_wild import (
+    Bytes,
+    Choosing,
+    Detector,
+    Tower,
+    Towers,
+    built,
+    export,
+    grids,
+    picture,
+    truth,
+)
 from tests.backends.test_onnx_patterns import HEADS, PICTURE, build, product, softmax
 from viewer.backends.onnx_model import open_onnx
 
@@ -73,6 +84,22 @@ def test_detector(tmp_path):
     assert record.notes[-1] == "The attention of among is left out: its keys have no place on the picture."
     assert record.verified
     assert record.prediction is None
+
+
+def test_detector_that_chooses_its_queries(tmp_path):
+    """What is chosen are tokens of the picture, others in each picture, and they fill no grid."""
+    path = export(built(Choosing), (PIXELS,), tmp_path / "rtdetr.onnx")
+    model = open_onnx(path)
+    for seed in (1, 2):
+        record = model.attend(picture((64, 64), seed))
+        assert record.verified
+        assert [layer.name for layer in record.layers] == [
+            *("layers.0.attention", "layers.1.attention"),
+            *("among", "cross"),
+        ]
+        for layer in record.layers[2:]:
+            assert "its tokens have no patches on the picture: 5 tokens do not fill a grid" in layer.note
+            assert not layer.query_layout.placed
 
 
 def test_bytes_of_any_size_prepared_inside(tmp_path):

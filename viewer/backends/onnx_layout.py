@@ -16,7 +16,7 @@ from torch import Tensor
 from viewer.backends.onnx_arrangement import Arrangement, Stage, arrange, stacked_places
 from viewer.backends.onnx_found import Found, OnnxProgram, Operand
 from viewer.backends.onnx_graph import Graph
-from viewer.backends.onnx_moves import follow
+from viewer.backends.onnx_moves import CONTROLS, follow
 from viewer.backends.onnx_places import NO_LABEL, first_picture, picture
 from viewer.backends.onnx_rules import unplaced
 from viewer.backends.position_call import Lost
@@ -25,13 +25,6 @@ from viewer.backends.positions import CHANNELS, PADDING
 from viewer.backends.torch_layers import Planned, plan_layers
 
 _DETECTION = re.compile(r"det(ection)?_?tok|quer", re.I)
-
-# Which inputs of an operator say how it moves elements, rather than being moved.
-_REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare")
-CONTROLS = {
-    "Slice": (1, 2, 3, 4), "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "ScatterND": (1,),
-    "Pad": (1, 3), "Tile": (1,), **dict.fromkeys(_REDUCTIONS, (1,)),
-}  # fmt: skip
 
 _KNOWN_TOKENS = (
     ("dist", re.compile(r"dist\w*(tok|emb)|dist_token", re.I)),

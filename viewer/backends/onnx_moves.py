@@ -15,6 +15,13 @@ from viewer.backends.onnx_places import UnknownPlace, has_place
 from viewer.backends.onnx_rules import Rule, Setting, unplaced
 from viewer.backends.position_call import Lost
 
+_REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare")
+CONTROLS = {
+    "Slice": (1, 2, 3, 4), "Gather": (1,), "GatherElements": (1,), "GatherND": (1,), "ScatterND": (1,),
+    "Pad": (1, 3), "Tile": (1,), **dict.fromkeys(_REDUCTIONS, (1,)),
+}  # fmt: skip
+"""Which inputs of an operator say how it moves elements, rather than being moved."""
+
 _FAMILIES: tuple[tuple[Rule, str], ...] = (
     (rules.nowhere, "Shape Size"),
     (rules.over_channels, "GlobalAveragePool GlobalMaxPool QLinearGlobalAveragePool"),
@@ -153,7 +160,8 @@ def follow(
     for node in nodes:
         names = [name for name in node.output if name]
         inputs = [places.get(name) if name else None for name in node.input]
-        lost = next((one for one in inputs if isinstance(one, Lost)), None)
+        moving = [one for at, one in enumerate(inputs) if at not in CONTROLS.get(node.op_type, ())]
+        lost = next((one for one in moving if isinstance(one, Lost)), None)
         if lost is None:
             lost = _follow_node(node, names, inputs, places, shapes, control, hand_on, ages)
         if lost is not None:
@@ -165,7 +173,7 @@ def follow(
 def _follow_node(
     node: onnx.NodeProto,
     names: Sequence[str],
-    inputs: Sequence[Tensor | None],
+    inputs: Sequence[Tensor | Lost | None],
     places: dict[str, Tensor | Lost],
     shapes: Mapping[str, tuple[int, ...]],
     control: Callable[[str], npt.NDArray[np.int64] | None],
@@ -180,7 +188,7 @@ def _follow_node(
         return None
     setting = Setting(
         node=node,
-        places=inputs,
+        places=[None if isinstance(one, Lost) else one for one in inputs],
         shapes=[shapes[name] for name in names],
         control=lambda at: control(node.input[at]) if node.input[at] else None,
         ages=[ages.get(name, 0) for name in node.input],

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.backends.test_positions import HEIGHT, WIDTH, embed, grid, places, same
+from tests.backends.test_positions import HEIGHT, MIX, WIDTH, embed, grid, places, same
 from viewer.backends.positions import CHANNELS, Lost, PositionTrace
 from viewer.backends.torch_tap import AttentionTap
 
@@ -210,3 +210,22 @@ def test_a_branch_that_lies_a_little_aside_moves_nothing():
 
     for add in (lambda stream, more: stream + more, lambda stream, more: more + stream):
         same(places(lambda x, add=add: add(stream := maps(x), branch(stream)).flatten(2).mT), grid(8))
+
+
+@pytest.mark.parametrize(
+    "project",
+    [
+        lambda x: (MIX @ embed(x).mT).mT,
+        lambda x: torch.einsum("dc,bnc->bnd", MIX, embed(x)),
+        lambda x: torch.einsum("bchw,dc->bdhw", embed(x).mT.view(1, 5, 4, 6), MIX).flatten(2).mT,
+        lambda x: embed(x) * torch.sigmoid(MIX[:1] @ embed(x).mT).mT,
+    ],
+)
+def test_projections_from_the_left_keep_tokens(project):
+    same(places(project), grid(8))
+
+
+def test_learned_queries_take_no_place_from_what_they_look_at():
+    """Each answer is a mean over all tokens, which is no place, however many there are."""
+    found = places(lambda x: (MIX @ embed(x).mT).softmax(-1) @ embed(x))
+    assert bool(found.real.isnan().all())

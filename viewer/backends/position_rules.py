@@ -8,7 +8,7 @@ from torch import Tensor
 from viewer.backends import position_sliding as sliding
 from viewer.backends.position_call import Call, Companions, Rule, stopped
 from viewer.backends.position_math import PADDING_LABEL, compact, filled, mean_place, merge, shrink
-from viewer.backends.torch_ops import FUSED, op_name, tensors_in
+from viewer.backends.torch_ops import FUSED, SOFTMAX, op_name, tensors_in
 
 
 def pointwise(call: Call) -> Companions:
@@ -32,6 +32,15 @@ def keep_first(call: Call) -> Companions:
     """Hand on the first input, element by element (norms, softmax, copies); other results are statistics."""
     first = next(tensors_in(call.args))
     return [call.companion(first)] + [None] * (len(call.outputs) - 1)
+
+
+def softmax(call: Call) -> Companions:
+    """Keep places, but for weights over tokens of queries that have none of their own."""
+    given = call.given()
+    companion = call.companion(given["self"])
+    last = companion.ndim >= 2 and given["dim"] % companion.ndim == companion.ndim - 1
+    learned = last and _repeats(companion, -2) and not _repeats(companion, -1)
+    return [None if learned else companion]
 
 
 def nowhere(call: Call) -> Companions:
@@ -88,7 +97,10 @@ def product(call: Call) -> Companions:
     right = given.get("batch2", given.get("mat2", given.get("weight", given.get("other", given.get("vec")))))
     rows, columns = call.companion(left), call.companion(right)
     if rows is None:
-        return [None]
+        # Parameters times channels of tokens: a projection from the left. Queries that a model has learned
+        # look the same until their softmax, see there.
+        projected = columns is not None and right.ndim > 1 and _repeats(columns, -2)
+        return [columns.narrow(-2, 0, 1).expand(call.outputs[0].shape) if projected else None]
     if right.ndim == 1:
         return [mean_place(rows, (-1,), keepdim=False)]
     return [product_place(rows, columns).expand(call.outputs[0].shape)]
@@ -235,7 +247,7 @@ _MOVES = (
 )
 _KEEPS = (
     "_batch_norm_no_update _fused_rms_norm _log_softmax _native_batch_norm_legit "
-    "_native_batch_norm_legit_no_training _safe_softmax _softmax _to_copy clone contiguous cudnn_batch_norm "
+    "_native_batch_norm_legit_no_training _to_copy clone contiguous cudnn_batch_norm "
     "detach imag lift_fresh native_batch_norm native_dropout native_group_norm native_layer_norm real "
     "tril triu"
 )
@@ -272,6 +284,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("cummax", "cumsum"), running),
     **dict.fromkeys(("view_as_complex", "view_as_real"), complex_pairs),
     **dict.fromkeys(FUSED, fused_attention),
+    **dict.fromkeys(SOFTMAX, softmax),
     **dict.fromkeys(_UNTAGGED.split(), pointwise),
     "cat": join,
     "stack": join,

@@ -306,6 +306,11 @@ def test_folders_that_hold_no_model(tmp_path, vit):
     )
     (empty / "config.json").write_text("[1")
     assert refusal(empty) == f"{empty / 'config.json'} is no configuration of a model."
+    (empty / "config.json").write_text('{"architecture": "vit_tiny_patch16_224"}')
+    assert refusal(empty) == (
+        f"{empty} holds a timm model. Open it by its name: --model vit_tiny_patch16_224 --weights "
+        f"{empty / 'model.safetensors'}"
+    )
     (empty / "config.json").write_text("{}")
     assert "is no transformers model: it names no type" in refusal(empty)
     with pytest.raises(InputError, match="holds its own weights"):

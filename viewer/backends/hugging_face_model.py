@@ -180,6 +180,12 @@ def _configuration(folder: Path, name: str) -> dict[str, Any]:
 
 def _family(name: str, told: dict[str, Any]) -> Family:
     kind = told.get("model_type")
+    if kind is None and isinstance(told.get("architecture"), str):
+        raise ModelFileError(
+            name,
+            "holds a timm model",
+            f"Open it by its name: --model {told['architecture']} --weights {Path(name) / _WEIGHTS}",
+        )
     if kind not in FAMILIES:
         what = f"a transformers model of type {kind!r}" if kind else "no transformers model: it names no type"
         raise ModelFileError(name, f"is {what}", f"These can be opened: {', '.join(FAMILIES)}.")

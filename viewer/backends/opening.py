@@ -28,7 +28,8 @@ def open_model(
     Parameters
     ----------
     model
-        ``"sample"``, a timm name, or a path (.onnx; .safetensors, .pth, .pt, .bin only with a name).
+        ``"sample"``; a timm name; ``"torchvision/NAME"``; ``"hf:ORG/NAME"`` or a folder of transformers; or
+        the path of an ONNX file, a program (.pt2, TorchScript) or weights whose shapes tell what they are of.
     weights
         A checkpoint to join with the architecture `model`.
     image_size
@@ -41,8 +42,8 @@ def open_model(
 
     Raises
     ------
-    UnknownModelError, ModelFileError, CheckpointError, OfflineError, NoAttentionError, DeviceError,
-    InputError
+    UnknownModelError, ModelFileError, UnnamedWeightsError, CheckpointError, OfflineError,
+    NoAttentionError, DeviceError, InputError
         Each with a text meant for a person.
     """
     job = job or Job()

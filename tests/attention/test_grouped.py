@@ -118,6 +118,20 @@ def test_a_masked_window_reaches_only_its_own_part():
     assert layer.reach((0, 0)).sum() == 1
 
 
+def test_weights_tell_what_is_forbidden_where_the_bias_is_known():
+    bias = torch.zeros(4, 3, 3)
+    bias[2:, :, 2] = -100
+    weights = torch.softmax(bias, -1)
+    assert WeightScores(weights).reach([0]) is None
+    assert WeightScores(weights, torch.ones(1, 3, 3)).reach([0]) is None
+    layout = TokenLayout.from_positions(np.array([(4, x) for x in range(4, 48, 8)], np.float32))
+    layer = layer_of(GroupedScores(WeightScores(weights, bias), 2), layout)
+    np.testing.assert_array_equal(layer.reach((0, 0)), [True] * 3 + [False] * 3)
+    np.testing.assert_array_equal(layer.reach((0, 4)), [False] * 3 + [True, True, False])
+    turned = GroupedScores(WeightScores(weights, bias).picked([2, 3, 0, 1]), 2)
+    np.testing.assert_array_equal(layer_of(turned, layout).reach((0, 0)), [True, True] + [False] * 4)
+
+
 def test_pooled_keys_are_measured_at_their_own_places():
     fine, coarse = TokenLayout.regular((4, 4), (8.0, 8.0)), TokenLayout.regular((2, 2), (16.0, 16.0))
     layer = layer_of(WeightScores(torch.full((1, 16, 4), 0.25)), fine, coarse)

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.backends.onnx_wild import Tower, built, export, picture, truth
+from tests.backends.onnx_wild import Tower, built, export, grids, picture, truth
 from viewer.backends.onnx_model import open_onnx
 from viewer.errors import ModelFileError
 
@@ -77,6 +77,34 @@ def test_dynamic_with_attention_in_integers(plain, tmp_path):
 
 def test_static(plain, tmp_path):
     check(static(plain, tmp_path / "q.onnx", "QDQ"), "weights", ROUNDS, 0.4)
+
+
+@pytest.mark.parametrize("form", ["dynamic", "QDQ"])
+def test_windows_of_which_parts_are_masked(form, tmp_path):
+    """What a mask forbids is out of reach, though only the softmax's result can be had."""
+    source = export(grids("swin"), (PIXELS,), tmp_path / "swin.onnx")
+    if form == "dynamic":
+        path = dynamic(source, tmp_path / "q.onnx", MatMulConstBOnly=False)
+    else:
+        path = static(source, tmp_path / "q.onnx", form)
+    record, floats = (open_onnx(file).attend(PIXELS) for file in (path, source))
+    assert record.verified
+    for layer, twin in zip(record.layers, floats.layers, strict=True):
+        assert (layer.scores.how, layer.scores.groups) == ("weights", twin.scores.groups)
+        mine, its = layer.matrix(1), twin.matrix(1)
+        np.testing.assert_array_equal(np.isnan(mine), np.isnan(its))
+        assert np.nanmean(np.abs(mine - its)) < 0.02
+        np.testing.assert_array_equal(layer.key_layout.positions, twin.key_layout.positions)
+
+
+def test_four_bit_weights(plain, tmp_path):
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    quantizer = MatMulNBitsQuantizer(onnx.load(plain), block_size=16, is_symmetric=True)
+    quantizer.process()
+    quantizer.model.save_model_to_file(str(tmp_path / "q.onnx"))
+    assert "MatMulNBits" in {node.op_type for node in onnx.load(tmp_path / "q.onnx").graph.node}
+    check(tmp_path / "q.onnx", "query-key", "", 0.5)
 
 
 def test_integers_throughout(plain, tmp_path):

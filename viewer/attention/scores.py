@@ -243,16 +243,23 @@ class WeightScores:
     ----------
     weights
         (heads, queries, keys), each row summing to 1.
+    bias
+        What was added to the logits before the softmax, where that is known: it tells which keys are
+        forbidden. Broadcastable to the weights.
     """
 
     how = "weights"
     groups = 1
 
-    def __init__(self, weights: Tensor) -> None:
+    def __init__(self, weights: Tensor, bias: Tensor | None = None) -> None:
         if weights.ndim != 3:
             raise ValueError(f"weights have three dimensions, not {weights.ndim}")
         self._weights = _owned(weights)
         self.heads, self.queries, self.keys = weights.shape
+        self._allowed: Tensor | None = None
+        if bias is not None:
+            allowed = (bias > bias.amax(dim=-1, keepdim=True) + _FORBIDDEN).expand(weights.shape)
+            self._allowed = None if bool(allowed.all()) else allowed
 
     @property
     def stacked(self) -> WeightScores:
@@ -260,19 +267,25 @@ class WeightScores:
         return self
 
     def reach(self, rows: Rows) -> Tensor | None:
-        """Return None: what a query may look at can't be told from weights, so all is taken to be."""
-        return None
+        """Return which keys some queries may look at, bool (rows, keys).
+
+        None where all may look at all, which is also assumed where no bias is known: weights do not tell.
+        """
+        return None if self._allowed is None else self._allowed[:, rows].any(dim=0)
 
     def part(self, heads: slice) -> WeightScores:
         """Return some of the heads, which share memory with these."""
         found = copy.copy(self)
         found._weights = self._weights[heads]
+        found._allowed = None if self._allowed is None else self._allowed[heads]
         found.heads = len(found._weights)
         return found
 
     def picked(self, heads: list[int]) -> WeightScores:
         """Return a copy with the heads in another order."""
-        return WeightScores(self._weights[heads])
+        found = WeightScores(self._weights[heads])
+        found._allowed = None if self._allowed is None else self._allowed[heads]
+        return found
 
     @property
     def device(self) -> torch.device:

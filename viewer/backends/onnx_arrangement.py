@@ -111,7 +111,7 @@ def arrange(found: Found, shapes: Mapping[str, Shape]) -> Arrangement | Lost:
             return REARRANGED
         at = moved
         problem = _problem(step, shapes)
-        if problem:
+        if problem and not found.weights:
             return Lost(problem)
     if found.softmax:
         problem = _softmax_problem(found, at, shape, shapes)

@@ -217,7 +217,7 @@ FORMS = (
     Form("QAttention", _MICROSOFT, _integer_attention),
     Form("MultiHeadAttention", _MICROSOFT, _multi_head),
 )
-AS_FLOATS = "/as_floats"
+AS_FLOATS = ":as_floats"
 """What the name of an integer softmax's result is followed by where the same softmax gives floats."""
 _FORMS = {(form.op, domain): form for form in FORMS for domain in form.domains}
 
@@ -226,9 +226,9 @@ def _softmax_in_floats(node: onnx.NodeProto) -> list[onnx.NodeProto]:
     """Compute beside a softmax of integers, which rounds its result to 8 bits, the same without rounding."""
     beside = Beside(node, {})
     logits = beside.add("DequantizeLinear", list(node.input[:3]))
-    name = node.output[0] + AS_FLOATS
+    name, called = (part + AS_FLOATS for part in (node.output[0], node.name or node.output[0]))
     axis = int(attribute(node, "axis", -1))
-    return [*beside.nodes, helper.make_node("Softmax", [logits], [name], name, axis=axis)]
+    return [*beside.nodes, helper.make_node("Softmax", [logits], [name], called, axis=axis)]
 
 
 def put_beside(proto: onnx.ModelProto) -> dict[str, Found | str]:

@@ -116,7 +116,8 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | str | None:
         return _unmatched(graph, softmax)
     understood = not logits.loose and all(step.role != "other" for step in logits.steps)
     match = Found(
-        name=module_name(end.product) or module_name(softmax),  # the softmax may be a module of its own
+        # The softmax may be a module of its own.
+        name=module_name(end.product) or module_name(softmax).removesuffix(".softmax"),
         queries=logits.pair[0],
         keys=logits.pair[1],
         values=operands[0],

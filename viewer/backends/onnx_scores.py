@@ -26,9 +26,9 @@ def tapped_tensors(found: Found) -> Iterator[str]:
         yield found.weights
     else:
         yield from (found.queries.tensor, found.keys.tensor)
-        for step in found.steps:
-            if step.role != "view":
-                yield from filter(None, (step.tensor, step.condition))
+    for step in found.steps:
+        if step.role != "view":
+            yield from filter(None, (step.tensor, step.condition))
     yield from (found.values.tensor, found.context.tensor)
     yield from filter(None, (found.used, *(found.offsets or ())))
 
@@ -36,11 +36,22 @@ def tapped_tensors(found: Found) -> Iterator[str]:
 def make_scores(found: Found, arrangement: Arrangement, look: Look) -> QueryKeyScores | WeightScores:
     """Make the scores of one operation for the first picture of a batch, products stacked."""
     if found.weights:
-        return WeightScores(_tensor(_mine(arrangement, arrangement.softmax, look(found.weights))))
+        weights = _tensor(_mine(arrangement, arrangement.softmax, look(found.weights)))
+        _, _, bias = _logits_of(found, arrangement, look)
+        return WeightScores(weights, None if bias is None else _tensor(bias))
     queries = operand_values(found.queries, arrangement, arrangement.product, look)
     keys = operand_values(found.keys, arrangement, arrangement.product, look)
-    scale = queries.shape[-1] ** -0.5 if found.scale is None else found.scale
-    bias = None
+    scale, factor, bias = _logits_of(found, arrangement, look)
+    queries = queries if factor is None else queries * factor
+    scale = queries.shape[-1] ** -0.5 if found.scale is None else found.scale * scale
+    return QueryKeyScores(_tensor(queries), _tensor(keys), scale, None if bias is None else _tensor(bias))
+
+
+def _logits_of(
+    found: Found, arrangement: Arrangement, look: Look
+) -> tuple[float, Array | None, Array | None]:
+    """Return what happens to the product: a factor, one that differs from head to head, and a bias."""
+    scale, per_head, bias = 1.0, None, None
     for step, at in zip(found.steps, arrangement.steps, strict=True):
         if step.role in ("factor", "divisor"):
             factor = _factor(step, look)
@@ -48,11 +59,11 @@ def make_scores(found: Found, arrangement: Arrangement, look: Look) -> QueryKeyS
                 scale *= float(factor.reshape(()))
             else:
                 factor = _mine_or_one(arrangement, at, factor)
-                queries = queries * factor
+                per_head = factor if per_head is None else per_head * factor
             bias = None if bias is None else bias * factor
         else:
             bias = _shifted(bias, step, arrangement, at, look)
-    return QueryKeyScores(_tensor(queries), _tensor(keys), scale, None if bias is None else _tensor(bias))
+    return scale, per_head, bias
 
 
 def _factor(step: Step, look: Look) -> Array:
@@ -62,7 +73,7 @@ def _factor(step: Step, look: Look) -> Array:
 
 def _shifted(bias: Array | None, step: Step, arrangement: Arrangement, at: Stage, look: Look) -> Array | None:
     """Return a bias with what one step adds to it."""
-    if step.role == "view":
+    if step.role in ("view", "other"):
         return bias
     if step.role == "causal":
         other = np.triu(np.full(arrangement.shape, -np.inf, np.float32), 1)[None]

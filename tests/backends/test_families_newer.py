@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import torch
 
 from tests.backends.families import (
     Truth,
@@ -45,4 +48,27 @@ def test_family(name):
     for of, (step, first) in zip(logits, layers, strict=True):
         places = whole(lattice(size[0] // step, -(-size[1] // step), step, first), REGISTERS.get(name, 0))
         truths.append(Truth(of, places, places))
+    check(record_of(model, tensor), truths)
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("fastvit_sa12", [((32, 0.5), (32, 0.5))] * 2),
+        # Eight heads share keys that are pooled in the first of two stages.
+        ("mobilenetv4_hybrid_medium", [((16, 0.5), (32, 0.5))] * 4 + [((32, 0.5), (32, 0.5))] * 4),
+    ],
+)
+def test_deep_convolutional_family(name, places):
+    """So many layers come before attention that float32 would lose digits: both sides run in float64."""
+    tensor = picture(64, 96)
+    model = settled(built(name), tensor).double()
+    with torch.no_grad():
+        for weight in (weight for path, weight in model.named_parameters() if re.search("qkv|query", path)):
+            weight.mul_(0.3)
+    logits = [of for of in logits_of(model, tensor) if of.ndim == 4]
+    truths = []
+    for of, sides in zip(logits, places, strict=True):
+        queries, keys = (whole(lattice(64 // step, 96 // step, step, first)) for step, first in sides)
+        truths.append(Truth(of, queries, keys))
     check(record_of(model, tensor), truths)

@@ -61,6 +61,15 @@ def davit():
     return [side for grid in stages for side in (*alike(windows(grid, 4)), CHANNELS)]
 
 
+def efficientvit():
+    """Each head is an attention of its own: windows of a grid of 14 x 14, then whole grids."""
+    grids = (lattice(14, 14, 16, 0.5), lattice(7, 7, 32, 0.5), lattice(4, 4, 64, 0.5))
+    first, *rest = (windows(grids[0], 7), whole(grids[1]), whole(grids[2]))
+    return alike(
+        *[first] * 4, *[side for side, blocks in zip(rest, (2, 3), strict=True) for _ in range(4 * blocks)]
+    )
+
+
 def nest():
     """Two levels: four blocks of 8 x 8, then one; the 3x3 pooling between starts on the first token."""
     return alike(windows(lattice(16, 16, 4), 8), whole(lattice(8, 8, 8, 2)))
@@ -140,6 +149,7 @@ CASES = {
     "swin v2 cr": ("swinv2_cr_tiny_224", SIZE, {"img_size": SIZE, "window_size": 4, **SWIN}, swin),
     "tiny vit": ("tiny_vit_5m_224", SIZE, {"window_sizes": (4,) * 4, **SMALL}, tiny_vit),
     "davit": ("davit_tiny", SIZE, {"window_size": 4, **SMALL}, davit),
+    "efficientvit": ("efficientvit_m0", (224, 224), {}, efficientvit),
     "nest": (
         Nest,
         (64, 64),

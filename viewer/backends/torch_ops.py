@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 # Attention as one operation, on every kind of device. Each takes query, key and value first and returns
 # the output, alone or first of a tuple.
@@ -46,6 +47,7 @@ def named_arguments(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> d
 
 def call_shape(arguments: Iterable[object]) -> tuple:
     """Return what of a call's arguments decides where elements go: shapes, whole numbers and switches."""
+    # This runs for each operation of each pass, so what is most frequent comes first.
     found: list[object] = []
     for value in arguments:
         if isinstance(value, Tensor):
@@ -53,10 +55,26 @@ def call_shape(arguments: Iterable[object]) -> tuple:
         elif isinstance(value, (int, str)):
             found.append(value)
         elif isinstance(value, (list, tuple)):
-            found.append(call_shape(value))
+            found.append(tuple(value) if value and type(value[0]) is int else call_shape(value))
         else:
             found.append(None)
     return tuple(found)
+
+
+class Marked(WeakIdKeyDictionary):
+    """What is known of some tensors, which soon says of all others that nothing is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Numbers of tensors, also of some that are gone; so only what is not here is sure.
+        self._ever: set[int] = set()
+
+    def __setitem__(self, tensor: Tensor, value: object) -> None:
+        self._ever.add(id(tensor))
+        super().__setitem__(tensor, value)
+
+    def __contains__(self, tensor: object) -> bool:
+        return id(tensor) in self._ever and super().__contains__(tensor)
 
 
 def tensors_in(values: object) -> Iterator[Tensor]:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends import torch_origin
 from viewer.backends.torch_fastpath import UNPACKED
 from viewer.backends.torch_mixes import Mixes
-from viewer.backends.torch_ops import FUSED, SOFTMAX, call_shape, named_arguments, op_name, tensors_in
+from viewer.backends.torch_ops import FUSED, SOFTMAX, Marked, call_shape, named_arguments, op_name, tensors_in
 from viewer.backends.torch_origin import VIEWS, Origin
 from viewer.backends.torch_verdict import Check, check, check_rows, spread_rows, tolerance, weights_error
 from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, no_attention, onward
@@ -104,8 +103,8 @@ class AttentionTap(TorchDispatchMode):
         self._names = names
         self._trace = trace
         self._on_layer = on_layer
-        self._logits: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._softmaxed: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._logits = Marked()
+        self._softmaxed = Marked()
         self._roots: list[Softmaxed] = []
 
     @property
@@ -243,7 +242,9 @@ class AttentionTap(TorchDispatchMode):
         self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object
     ) -> None:
         """Hand on what is known of logits and weights to what an operation makes of them."""
-        inputs = list(tensors_in((*args, *kwargs.values())))
+        inputs = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
+        if not any(tensor in self._logits or tensor in self._softmaxed for tensor in inputs):
+            return
         if name == "copy":
             del inputs[0]  # what was there before is gone
         output = next(tensors_in(result), None)

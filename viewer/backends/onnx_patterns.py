@@ -25,6 +25,8 @@ from viewer.backends.onnx_products import (
 _BETWEEN = {row.op: row for row in BETWEEN}
 _AFTER = {row.op: row for row in AFTER}
 _SOFTMAX = "Softmax"
+# Between a product and its softmax these take something learned; else they join streams of tokens.
+_JOINING = frozenset({"Gemm", "Conv", "Add", "Sub", "Concat"})
 
 
 class Matches(NamedTuple):
@@ -186,10 +188,10 @@ def _logits_of(graph: Graph, softmax: onnx.NodeProto) -> _Logits | None:
 
 
 def _learned_side(graph: Graph, node: onnx.NodeProto) -> bool:
-    """Whether a search may go on behind a node: of products, only behind those that mix heads."""
-    if node.op_type not in PRODUCTS and node.op_type not in ("Gemm", "Conv"):
-        return True
-    return any(map(graph.is_learned, sides(node) if node.op_type in PRODUCTS else node.input[:2]))
+    """Whether a search may go on behind a node: of products and sums, only behind those that mix heads."""
+    if node.op_type in PRODUCTS:
+        return any(map(graph.is_learned, sides(node)))
+    return node.op_type not in _JOINING or any(map(graph.is_learned, node.input[:2]))
 
 
 def _pair(graph: Graph, product: onnx.NodeProto) -> tuple[Operand, Operand] | None:

@@ -54,3 +54,5 @@ def test_no_such_family_and_no_such_folder(tmp_path, capsys):
     assert "'no such family'" in capsys.readouterr().err
     assert main(["models", "iformer", "--coverage", "-o", str(tmp_path / "none" / "t.md")]) == 2
     assert "no folder" in capsys.readouterr().err
+    assert main(["models", "vit", "-o", str(tmp_path / "t.md")]) == 2
+    assert "-o goes with --coverage" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -187,16 +188,14 @@ def _run(family: str, size: _Size, job: Job) -> Covered:
 def _made(size: _Size) -> tuple[nn.Module, str]:
     """Make a model with seeded random weights, and say what to call it."""
     height, width = resolve_model_data_config(_outline(size.name))["input_size"][-2:]
-    name = size.name
+    name, model = size.name, None
     torch.manual_seed(0)
-    model = None
     if size.parameters * height * width > _LARGE:
-        try:
+        with suppress(TypeError):  # it has no such argument
             model = timm.create_model(name, **_SHORT)
             name = f"{name} of 2 blocks"
-        except TypeError:  # it has no such argument
-            model = None
-    model = model or timm.create_model(name)
+    if model is None:
+        model = timm.create_model(name)
     _unlike(model)
     return model.eval(), name
 

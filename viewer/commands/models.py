@@ -15,12 +15,15 @@ def run(options: Namespace) -> int:
     Returns
     -------
     int
-        0; 1 if some families could not be run; 2 if no name fits.
+        0; 1 if some families could not be run; 2 if no name fits or options do not fit together.
     """
     if options.coverage:
         from viewer.commands import coverage
 
         return coverage.run(options)
+    if options.output is not None:
+        say("-o goes with --coverage; names go to the terminal.")
+        return 2
     names = model_names(options.pattern)
     if not names:
         say(_nothing(options.pattern))

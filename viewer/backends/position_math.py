@@ -42,7 +42,8 @@ def compact(companion: Tensor) -> Tensor:
     for dim in reversed(range(companion.ndim)):
         if companion.shape[dim] > 1:
             first = companion.narrow(dim, 0, 1)
-            if _same(companion, first):
+            # Most that vary already do from the first to the last.
+            if _same(companion.narrow(dim, -1, 1), first) and _same(companion, first):
                 # A slice would keep the whole in memory.
                 companion = first.clone()
     return companion.expand(shape)

@@ -77,7 +77,9 @@ PICTURE = RNG.normal(0, 1, (1, 3, 8, 12)).astype(np.float32)
 
 def build(body: str, path: Path, check: bool = True) -> Path:
     """Write the tiny model with a body between projections and output."""
-    model = parser.parse_model(HEAD + body + TAIL)
+    # Older versions of ONNX Runtime round no numbers at opset 23 yet.
+    head = HEAD.replace('"" : 23', '"" : 21') if "QuantizeLinear" in body else HEAD
+    model = parser.parse_model(head + body + TAIL)
     used = {name for node in model.graph.node for name in node.input}
     model.graph.initializer.extend(
         numpy_helper.from_array(value, name) for name, value in CONSTANTS.items() if name in used
@@ -225,7 +227,7 @@ def test_row(name, tmp_path):
     (layer,) = record.layers
     assert layer.scores.how == "query-key"
     truth = softmax(logits(product()))
-    np.testing.assert_allclose(layer.scores.weights(slice(None)).numpy(), truth, atol=1e-6)
+    np.testing.assert_allclose(layer.scores.weights(slice(None)).numpy(), truth, atol=3e-6)
     assert layer.verdict.verified, layer.verdict.reason
     assert record.output_unchanged
     assert layer.query_layout.grid == layer.key_layout.grid == (2, 3)

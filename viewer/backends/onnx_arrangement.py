@@ -20,6 +20,7 @@ from viewer.backends.position_call import Lost
 from viewer.backends.position_math import shrink
 
 Shape = tuple[int, ...]
+_UNFIT = Lost("its tensors do not fit together")
 REARRANGED = Lost("its logits are rearranged on their way to the softmax in a way that is not understood")
 
 
@@ -113,6 +114,10 @@ def arrange(found: Found, shapes: Mapping[str, Shape]) -> Arrangement | Lost:
         problem = _problem(step, shapes)
         if problem and not found.weights:
             return Lost(problem)
+        if step.role != "view" and not all(
+            _fits(shapes[name][:-2], at) for name in (step.tensor, step.condition) if name
+        ):
+            return _UNFIT
     if found.softmax:
         problem = _softmax_problem(found, at, shape, shapes)
         if problem:
@@ -123,7 +128,19 @@ def arrange(found: Found, shapes: Mapping[str, Shape]) -> Arrangement | Lost:
         if moved is None:
             return Lost("its weights are rearranged between softmax and values")
         end = moved
+    if not all(_fits(arranged_shape(side, shapes)[:-2], end) for side in (found.values, found.context)):
+        return _UNFIT
     return Arrangement(product, tuple(stages), at, end, shape)
+
+
+def _fits(lead: Shape, at: Stage) -> bool:
+    """Whether something stacked in some way can be brought into the order of the product."""
+    if lead and at.lead and at.lead[-1] % max(lead[-1], 1) == 0:
+        lead = (*lead[:-1], at.lead[-1])  # one for several heads
+    try:
+        return np.broadcast_shapes(lead, at.lead) == at.lead
+    except ValueError:
+        return False
 
 
 def _lead(queries: Shape, keys: Shape) -> Shape:
@@ -187,6 +204,7 @@ def needed_shapes(found: Sequence[Found]) -> list[str]:
     """Name the tensors whose shapes `arrange` asks for."""
     names: list[str] = []
     for match in found:
-        names += [match.queries.tensor, match.keys.tensor, match.context.tensor, match.softmax]
-        names += [step.tensor for step in (*match.steps, *match.after)]
+        names += [side.tensor for side in (match.queries, match.keys, match.values, match.context)]
+        names += [match.softmax, *(step.tensor for step in (*match.steps, *match.after))]
+        names += [step.condition for step in match.steps]
     return list(dict.fromkeys(filter(None, names)))

@@ -170,4 +170,23 @@ def test_a_model_of_channel_attention_alone_has_figures_that_say_so(view) -> Non
     scene = compose(document_of(record), selection, DisplayValue(grid=True, ring=2))
     said = " ".join(Svg(draw(scene, FigureRequest(view), "svg")).texts)
     assert ("channels attend to channels here" in said) == (view in ("overlay", "all"))
+    scattered = view in ("scatter", "all")
+    assert ("No distance to measure: in no layer do patches attend to patches" in said) == scattered
+    assert "uniform attention" not in said and "paler" not in said and "0.8" not in said
     assert "dashed" not in said
+
+
+def test_the_maps_of_channels_alone_stand_close_together() -> None:
+    record = mixed_record()
+    record = replace(record, layers=(replace(record.layers[4], index=0),) * 2)
+    scene = compose(document_of(record), SelectionValue(head=HeadRef(0, 0)), DisplayValue())
+    atlas = Svg(draw(scene, FigureRequest("heads"), "svg")).image("heads")
+    assert (atlas[..., 3] > 0).mean() > 0.8
+
+
+def test_the_words_that_there_is_no_map_are_not_crossed_by_the_query(document) -> None:
+    scene = scene_of(document, (4, 0))
+    drawn = draw(scene, FigureRequest("overlay"), "svg").decode()
+    square, small = drawn.index(palette("light").accent), drawn.rindex(palette("light").accent)
+    # The frame in the small picture beside it comes last.
+    assert square < drawn.index("No map") < small

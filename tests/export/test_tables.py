@@ -191,3 +191,17 @@ def test_layers_that_differ_have_their_own_grid_and_reference() -> None:
     assert "uniform px" in lines[3]
     assert lines[4].rstrip().endswith(f"{apart:.2f}    8 x 8  8 x 8")
     assert tables.encode([entry], "parquet")
+
+
+def test_a_model_without_patches_has_no_grid_anywhere() -> None:
+    record = mixed_record()
+    entry = entry_of(replace(record, layers=(replace(record.layers[4], index=0),)))
+    assert entry["grid"] is None and entry["patch_px"] is None
+    row = next(tables.rows([entry]))
+    assert [row[key] for key in ("grid_rows", "grid_columns", "patch_height_px", "patch_width_px")] == [
+        None
+    ] * 4
+    for format in ("csv", "json", "parquet"):
+        assert tables.encode([entry], format, {})
+    said = tables.encode([entry], "table", {}).decode()
+    assert "input 128 x 128 px (height x width), no patches, 0 prefix tokens" in said

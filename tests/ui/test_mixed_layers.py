@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPointF, Qt
-from PySide6.QtGui import QHelpEvent
+from PySide6.QtGui import QFontMetricsF, QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip
 
 from tests.state.records import mixed_record, state_of
@@ -17,6 +17,7 @@ from viewer.state.palette import palette
 from viewer.state.selection import HeadRef
 from viewer.ui.heads_panel import HeadsPanel
 from viewer.ui.image_panel import ImagePanel
+from viewer.ui.marks import font
 from viewer.ui.scatter_panel import ScatterPanel
 from viewer.ui.steps import Steps
 
@@ -283,4 +284,30 @@ def test_a_model_of_channels_alone_is_shown_without_a_query(qtbot):
     Steps(documents, selection).query(1, 0)
     assert selection.value.query is None
     assert "no map" in scene.value.overlay.title
+    assert holder.isVisible()
+
+
+@pytest.mark.parametrize("width", [300, 420, 700])
+def test_the_longest_title_is_not_cut(qtbot, width):
+    record = mixed_record()
+    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    _, selection, display, scene = state_of(record)
+    panel = ImagePanel(selection, display)
+    holder = show(qtbot, panel, scene, "overlay", (width, 500))
+    box = panel._laid_out(panel._overlay).title
+    smallest = QFontMetricsF(font(palette("light"), 0.8, bold=True))
+    needed = smallest.boundingRect(box, Qt.TextFlag.TextWordWrap, panel._overlay.title)
+    assert needed.height() <= box.height() + 1
+    assert holder.isVisible()
+
+
+def test_a_scatter_without_dots_says_why_instead_of_an_empty_plot(qtbot):
+    record = mixed_record()
+    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    _, selection, display, scene = state_of(record)
+    panel = ScatterPanel(selection, display)
+    holder = show(qtbot, panel, scene, "scatter", (420, 300))
+    assert panel._legend.text() == "no distance to measure"
+    assert panel._legend.toolTip().endswith("in no layer do patches attend to patches")
+    assert not panel.plot.getPlotItem().isVisible()
     assert holder.isVisible()

@@ -137,11 +137,12 @@ class OverlayPart:
         sheet.image((left, top, width, height), overlay.seen, smooth=True, name="picture")
         if overlay.values is not None:
             self._draw_values(sheet, left, top, overlay.values)
-        if overlay.blank:
-            self._draw_blank(sheet, left, top)
         if overlay.show_grid and overlay.asked.placed:
             self._draw_grid(sheet, left, top)
         self._draw_marks(sheet, left, top)
+        if overlay.blank:
+            # Above the marks, which would cross the words.
+            self._draw_blank(sheet, left, top)
         beside = left + width + round(0.8 * self.style.em)
         if self._inset is not None:
             self._inset.draw(sheet, beside, top + height - self._inset.height)

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
-from viewer.export.typesetting import text_width, wrap_clauses
+from viewer.export.typesetting import text_width, wrap, wrap_clauses
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -71,6 +71,8 @@ class ScatterPart:
 
     @cached_property
     def _y_ticks(self) -> list[tuple[float, str]]:
+        if self.scatter.blank:
+            return []
         values = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(0, self._top_value)
         return [(float(v), f"{v:.6g}") for v in values if 0 <= v <= self._top_value * (1 + 1e-6)]
 
@@ -82,7 +84,7 @@ class ScatterPart:
     def _before(self) -> int:
         """Pixels left of the frame, for numbers and label."""
         em = self.style.em
-        numbers = max(text_width(text, self.style.small) for _, text in self._y_ticks)
+        numbers = max((text_width(text, self.style.small) for _, text in self._y_ticks), default=0)
         return round(numbers + 1.2 * em + 1.2 * em * len(self._y_label))
 
     @cached_property
@@ -92,6 +94,8 @@ class ScatterPart:
     @cached_property
     def _legend(self) -> list[Entry]:
         scatter, palette = self.scatter, self.style.palette
+        if scatter.blank:
+            return []
         entries = [
             Entry("a head, paler the more it attends to prefix tokens", self._head_marks()),
             Entry("shown", self._shown_marks),
@@ -145,11 +149,21 @@ class ScatterPart:
         self._set_axes(axes, width)
         self._plot(axes)
         bottom = top + self._plot_height
+        if self.scatter.blank:
+            self._draw_blank(sheet, x + width / 2, top + self._plot_height / 2, width)
         sheet.text(x + width / 2, bottom + 2.3 * em, self.scatter.x_label, small, h="center", v="center")
         for i, line in enumerate(self._y_label):
             middle = top + self._plot_height / 2
             sheet.text(left + 1.2 * em * i, middle, line, small, h="center", v="top", upwards=True)
         self._draw_legend(sheet, x, bottom + 3.4 * em)
+
+    def _draw_blank(self, sheet: Sheet, across: float, middle: float, width: float) -> None:
+        """Say in the middle of the plot why it has no dots."""
+        em = self.style.em
+        lines = wrap(self.scatter.blank, width - 2 * em, self.style.points)
+        for i, line in enumerate(lines):
+            level = middle + 1.4 * em * (i - (len(lines) - 1) / 2)
+            sheet.text(across, level, line, h="center", v="center")
 
     def _set_axes(self, axes: Axes, width: float) -> None:
         layers = self.scatter.layers

@@ -46,7 +46,11 @@ COLUMNS = (
     Column("device", "string", "where the model ran"),
     Column("input_height_px", "int64", "height of the model's input in pixels"),
     Column("input_width_px", "int64", "width of the model's input in pixels"),
-    Column("grid_rows", "int64", "rows of the patch grid; of the finest, where layers differ"),
+    Column(
+        "grid_rows",
+        "int64",
+        "rows of the patch grid; of the finest, where layers differ; empty without patches",
+    ),
     Column("grid_columns", "int64", "columns of that grid"),
     Column("patch_height_px", "double", "height of a patch in input pixels"),
     Column("patch_width_px", "double", "width of a patch in input pixels"),
@@ -91,6 +95,10 @@ COLUMNS = (
 )
 
 _PER_LAYER = ("name", "kind", "how", "note", "groups", "uniform_distance_px", "heads")
+_PAIRS_OF_ALL = (
+    (("grid_rows", "grid_columns"), "grid"),
+    (("patch_height_px", "patch_width_px"), "patch_px"),
+)
 _PAIRS = (
     (("query_rows", "query_columns"), "grid"),
     (("key_rows", "key_columns"), "key_grid"),
@@ -129,8 +137,8 @@ def entry(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol)
         "backend": found.backend,
         "device": found.device,
         "input_size": list(record.input_size),
-        "grid": list(record.grid),
-        "patch_px": list(record.patch_px),
+        "grid": list(record.grid) if record.layout.placed else None,
+        "patch_px": list(record.patch_px) if record.layout.placed else None,
         "prefix_tokens": record.prefix_tokens,
         "protocol": protocol,
         # Where layers differ, each has its own.
@@ -176,8 +184,8 @@ def rows(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         common = {key: found[key] for key in ("image", "model", "backend", "device", "prefix_tokens")}
         common |= {key: found[key] for key in ("protocol", "verified")}
         common |= dict(zip(("input_height_px", "input_width_px"), found["input_size"], strict=True))
-        common |= dict(zip(("grid_rows", "grid_columns"), found["grid"], strict=True))
-        common |= dict(zip(("patch_height_px", "patch_width_px"), found["patch_px"], strict=True))
+        for names, key in _PAIRS_OF_ALL:
+            common |= dict(zip(names, found[key] or (None, None), strict=True))
         for index, layer in enumerate(found["layers"]):
             of_layer = {"layer": index, "layer_verified": layer["verified"]}
             of_layer |= {key: layer[key] for key in _PER_LAYER}

@@ -52,8 +52,8 @@ def _lines(found: dict[str, Any], own: bool) -> Iterator[tuple[str, ...]]:
 
 
 def _preface(found: dict[str, Any]) -> list[str]:
-    (height, width), (down, across) = found["input_size"], found["patch_px"]
-    grid, prefix, protocol = tuple(found["grid"]), found["prefix_tokens"], found["protocol"]
+    height, width = found["input_size"]
+    prefix, protocol = found["prefix_tokens"], found["protocol"]
     uniform = found["uniform_distance_px"]
     reference = "uniform px: what uniform attention would reach in that layer"
     if uniform is not None:
@@ -63,10 +63,16 @@ def _preface(found: dict[str, Any]) -> list[str]:
     return [
         found["image"] or "(an array)",
         f"{found['model']}, {found['backend']} on {found['device']}, input {height} x {width} px "
-        f"(height x width), {grid[0]} rows x {grid[1]} columns of patches of "
-        f"{down:g} x {across:g} px, {tokens}, {verified}",
+        f"(height x width), {_patches(found)}, {tokens}, {verified}",
         f"distances by protocol {protocol}; {reference}",
     ]
+
+
+def _patches(found: dict[str, Any]) -> str:
+    if found["grid"] is None:
+        return "no patches"
+    (rows, columns), (down, across) = found["grid"], found["patch_px"]
+    return f"{rows} rows x {columns} columns of patches of {down:g} x {across:g} px"
 
 
 def _digits(value: float | None, digits: int) -> str:

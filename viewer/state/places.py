@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
     from viewer.state.selection import Direction, Query
 
+_EMPTY_GRID = (14, 14)
 UNREACHABLE = "not reachable (other window or masked)"
 """What hatching means, in a legend."""
 
@@ -173,8 +174,8 @@ def why_blank(layer: AttentionLayer, query: Query | None, direction: Direction) 
 
 
 def map_grid(record: AttentionRecord) -> tuple[int, int]:
-    """Return rows and columns of every map; one patch where no layer has any (channels alone)."""
-    return record.grid if record.layout.placed else (1, 1)
+    """Return rows and columns of every map; usual ones where no layer has patches (channels alone)."""
+    return record.grid if record.layout.placed else _EMPTY_GRID
 
 
 def limited(layer: AttentionLayer) -> bool:

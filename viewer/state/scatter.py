@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 UNIFORM_LABEL = "uniform attention"
 CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
 NO_CONVOLUTION = "no line for convolutions: the layers differ in their patches"
+NO_DISTANCE = "No distance to measure: in no layer do patches attend to patches"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,8 @@ class Scatter:
         where `query_distance` is.
     convolution
         float64 (layers,), distance of a uniform square as wide as 1, 2, 3, ... stacked 3x3 convolutions
-        reach; empty where layers have grids of their own, since no such stack compares with them.
+        reach; empty where layers have grids of their own, since no such stack compares with them, and where
+        there is nothing to compare.
     layers
         Number of layers, those without dots included.
     shown
@@ -61,6 +63,8 @@ class Scatter:
         As in `DisplayValue`.
     title, x_label, y_label, uniform_label, convolution_label, query_label
         With unit and protocol; `query_label` is empty where `query_distance` is None.
+    blank
+        Why there is not one dot, as a clause; empty where there are any.
     """
 
     layer: npt.NDArray[np.int64]
@@ -81,6 +85,7 @@ class Scatter:
     uniform_label: str
     convolution_label: str
     query_label: str
+    blank: str
 
     @staticmethod
     def steps(levels: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -125,7 +130,7 @@ def scatter(
     dots = _dots(record, measures, display.protocol, display.unit)
     of_query, uniform_query, query_label = None, None, ""
     query = None if found is None or found.direction == "to" else found.query
-    if isinstance(query, tuple):
+    if isinstance(query, tuple) and len(dots.layer):
         of_query, uniform_query = _of_query(record, dots, query, display)
         query_label = query_words(query, brief=True, grid=None if record.one_grid else record.grid)
     words = PROTOCOLS[display.protocol]
@@ -148,6 +153,7 @@ def scatter(
         uniform_label=UNIFORM_LABEL,
         convolution_label=CONVOLUTION_LABEL if len(dots.convolution) else NO_CONVOLUTION,
         query_label=query_label,
+        blank="" if len(dots.layer) else NO_DISTANCE,
     )
 
 
@@ -201,7 +207,7 @@ def _read(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol,
         prefix_mass=_column([measured.mean_prefix_mass() for _, measured in rows]),
         uniform=uniform,
         convolution=convolution_distances(record.layout, len(measures.layers), unit)
-        if record.one_grid and record.layout.placed
+        if rows and record.one_grid
         else np.empty(0),
     )
 

@@ -166,6 +166,8 @@ class ScatterPanel(QWidget):
         if self._scatter is None:
             return ()
         colours = self._palette
+        if self._scatter.blank:
+            return ((colours.text, "", "no distance to measure", self._scatter.blank),)
         dot = (colours.dot, "●", "head", "head (paler: more of it on prefix tokens)")
         uniform = (colours.uniform, "– –", "uniform", UNIFORM_LABEL)
         convolution = (colours.convolution, "– · –", "convolutions", CONVOLUTION_LABEL)

@@ -117,7 +117,7 @@ class ScatterPlot(pg.PlotWidget):
     def tell(self, scatter: Scatter | None) -> None:
         """Take another description; only what differs is drawn anew."""
         before, self._scatter = self._scatter, scatter
-        self.getPlotItem().setVisible(scatter is not None)
+        self.getPlotItem().setVisible(scatter is not None and not scatter.blank)
         if scatter is None:
             return
         if before is None or before.distance is not scatter.distance:

@@ -329,7 +329,11 @@ def test_folders_that_hold_no_model(tmp_path, vit):
             "takes its backbone from another library (timm). Open that by its timm name.",
         ),
         ({"hidden_size": "many"}, "can't be loaded by transformers"),
-        ({"hidden_size": 96}, "can't be loaded by transformers"),
+        (
+            {"hidden_size": 96},
+            "has weights of other shapes than those of the ViTForImageClassification that config.json "
+            "describes. Both must come from the same model.",
+        ),
         ({"num_hidden_layers": 3}, "of the weights of a ViTForImageClassification (vit.layers.2"),
     ],
 )

@@ -118,7 +118,14 @@ def load(folder: Path, name: str, told: dict[str, Any], family: Family, attentio
                 output_loading_info=True,
             )
     except Exception as error:  # a damaged configuration can make transformers raise nearly anything
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+        if "ignore_mismatched_sizes" in str(error):
+            # Its own words point at a report that is not shown.
+            raise CheckpointError(
+                folder,
+                f"has weights of other shapes than those of the {kind.__name__} that config.json describes",
+                "Both must come from the same model.",
+            ) from error
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".:")
         raise ModelFileError(folder, f"can't be loaded by transformers ({reason})") from error
     missing = [key for key in info["missing_keys"] if not any(part in key for part in _UNNEEDED)]
     if missing:

@@ -92,8 +92,13 @@ def settled(model: nn.Module, tensor: torch.Tensor) -> nn.Module:
 def logits_of(model: nn.Module, tensor: torch.Tensor, modules: str = "") -> list[torch.Tensor]:
     """Return the logits of a model run in float64, of modules whose name has a pattern in it."""
     model = copy.deepcopy(model).double()
-    with torch.no_grad(), Softmaxes(model) as found:
-        model(tensor.double())
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of what models make as they run
+    try:
+        with torch.no_grad(), Softmaxes(model) as found:
+            model(tensor.double())
+    finally:
+        torch.set_default_dtype(usual)
     return [logits for module, logits in found.logits if re.search(modules, module)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import timm
 import torch
 
 from tests.backends.families import (
@@ -38,7 +39,13 @@ CASES = {
 REGISTERS = {"naflexvit_base_patch16_gap": 4}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(not timm.is_model(name), reason="not in this timm"))
+        for name in CASES
+    ],
+)
 def test_family(name):
     arguments, size, layers = CASES[name]
     tensor = picture(*size)

@@ -140,12 +140,7 @@ CASES = {
         {"img_size": (32, 48), "window_size": 4, **SWIN},
         small_swin,
     ),
-    "swin v2": (
-        "swinv2_tiny_window8_256",
-        (32, 48),
-        {"img_size": (32, 48), "window_size": 4, **SWIN},
-        small_swin,
-    ),
+    "swin v2": ("swinv2_tiny_window8_256", SIZE, {"img_size": SIZE, "window_size": 4, **SWIN}, swin),
     "swin v2 cr": ("swinv2_cr_tiny_224", SIZE, {"img_size": SIZE, "window_size": 4, **SWIN}, swin),
     "tiny vit": ("tiny_vit_5m_224", SIZE, {"window_sizes": (4,) * 4, **SMALL}, tiny_vit),
     "davit": ("davit_tiny", SIZE, {"window_size": 4, **SMALL}, davit),

@@ -43,6 +43,7 @@ GRIDS = {
         (64, 64),
     ),
     "cait": ("cait_xxs24_224", {"depth": 2, "img_size": 64, "embed_dim": 48, "num_heads": 3}, (64, 64)),
+    "coatnet": ("coatnet_pico_rw_224", {"img_size": 64}, (64, 64)),
     "twins": ("twins_svt_small", {"depths": (1, 1, 1, 1), "embed_dims": (32, 32, 64, 64)}, (64, 64)),
 }
 

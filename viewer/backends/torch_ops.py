@@ -36,13 +36,22 @@ def op_name(func: torch._ops.OpOverload) -> str:
 
 def named_arguments(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict[str, Any]:
     """Return the arguments of a call by their names in the schema, defaults filled in."""
-    found = {}
-    for place, argument in enumerate(func._schema.arguments):
-        if place < len(args):
-            found[argument.name] = args[place]
-        else:
-            found[argument.name] = kwargs.get(argument.name, argument.default_value)
+    schema = _arguments(func)
+    found = {name: kwargs.get(name, default) for name, default in schema[len(args) :]}
+    found.update((name, value) for (name, _), value in zip(schema, args, strict=False))
     return found
+
+
+@lru_cache(maxsize=4096)
+def _arguments(func: torch._ops.OpOverload) -> tuple[tuple[str, Any], ...]:
+    """Return names and defaults; the schema itself is read from C++ anew each time."""
+    return tuple((argument.name, argument.default_value) for argument in func._schema.arguments)
+
+
+@lru_cache(maxsize=4096)
+def writes(func: torch._ops.OpOverload) -> bool:
+    """Return whether an operation writes into one of its arguments."""
+    return func._schema.is_mutable
 
 
 def call_shape(arguments: Iterable[object]) -> tuple:

@@ -20,7 +20,16 @@ from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends import torch_origin
 from viewer.backends.torch_fastpath import UNPACKED
 from viewer.backends.torch_mixes import Mixes
-from viewer.backends.torch_ops import FUSED, SOFTMAX, Marked, call_shape, named_arguments, op_name, tensors_in
+from viewer.backends.torch_ops import (
+    FUSED,
+    SOFTMAX,
+    Marked,
+    call_shape,
+    named_arguments,
+    op_name,
+    tensors_in,
+    writes,
+)
 from viewer.backends.torch_origin import VIEWS, Origin
 from viewer.backends.torch_verdict import Check, check, check_rows, spread_rows, tolerance, weights_error
 from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, no_attention, onward
@@ -253,7 +262,7 @@ class AttentionTap(TorchDispatchMode):
         origin = None
         if logits is not None and self._logits[logits] is not None:
             origin = torch_origin.step(self._logits[logits], logits, func, args, kwargs)
-        if func._schema.is_mutable and output is not None:
+        if output is not None and writes(func):
             self._written(name, output)
         if logits is not None and output is not None:
             if origin is not None or name in _STILL_PRODUCT:

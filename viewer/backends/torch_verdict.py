@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -53,6 +54,7 @@ class Check:
         return Verdict(not reason, output_error, row_error, reason)
 
 
+@lru_cache(maxsize=256)
 def spread_rows(count: int, stacked: int = 1) -> list[int]:
     """Return up to eight row numbers from first to last, evenly spread; of very many stacked, up to three."""
     steps = min(count, _CHECKED_ROWS if stacked <= _STACKED else _CHECKED_STACKED_ROWS)

@@ -162,6 +162,15 @@ def test_the_scatter_has_a_level_for_each_layer_and_no_convolutions(document) ->
     assert not any(palette("light").convolution in path.get("style", "") for path in svg.paths())
 
 
+def test_a_plot_without_dots_says_why_in_ink() -> None:
+    record = mixed_record()
+    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    scene = compose(document_of(record), SelectionValue(head=HeadRef(0, 0)), DisplayValue())
+    found = pixels(draw(scene, FigureRequest("scatter", scale=1, title=False, ground="light")))
+    middle = found[found.shape[0] // 4 : -found.shape[0] // 3, 60:-60]
+    assert (middle < 100).any()
+
+
 @pytest.mark.parametrize("view", ["overlay", "heads", "scatter", "all"])
 def test_a_model_of_channel_attention_alone_has_figures_that_say_so(view) -> None:
     record = mixed_record()

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
-from viewer.export.typesetting import text_width, wrap, wrap_clauses
+from viewer.export.typesetting import font, text_width, wrap, wrap_clauses
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -150,20 +150,24 @@ class ScatterPart:
         self._plot(axes)
         bottom = top + self._plot_height
         if self.scatter.blank:
-            self._draw_blank(sheet, x + width / 2, top + self._plot_height / 2, width)
+            self._say_why_blank(axes, width)
         sheet.text(x + width / 2, bottom + 2.3 * em, self.scatter.x_label, small, h="center", v="center")
         for i, line in enumerate(self._y_label):
             middle = top + self._plot_height / 2
             sheet.text(left + 1.2 * em * i, middle, line, small, h="center", v="top", upwards=True)
         self._draw_legend(sheet, x, bottom + 3.4 * em)
 
-    def _draw_blank(self, sheet: Sheet, across: float, middle: float, width: float) -> None:
+    def _say_why_blank(self, axes: Axes, width: float) -> None:
         """Say in the middle of the plot why it has no dots."""
-        em = self.style.em
-        lines = wrap(self.scatter.blank, width - 2 * em, self.style.points)
-        for i, line in enumerate(lines):
-            level = middle + 1.4 * em * (i - (len(lines) - 1) / 2)
-            sheet.text(across, level, line, h="center", v="center")
+        lines = wrap(self.scatter.blank, width - 2 * self.style.em, self.style.points)
+        axes.text(
+            *(0.5, 0.5, "\n".join(lines)),
+            transform=axes.transAxes,
+            color=self.style.palette.text,
+            fontproperties=font(self.style.points),
+            horizontalalignment="center",
+            verticalalignment="center",
+        )
 
     def _set_axes(self, axes: Axes, width: float) -> None:
         layers = self.scatter.layers

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from viewer.state.overlay import Overlay
 
 _WORST_TITLE = (
-    "Layer 10 (channel attention), mean of 16 heads: no map, channels attend to channels here, and they have "
-    "no place on the picture"
+    "Layer 10 (attention pooling), mean of 16 heads: which patches attend to patch (row 10, column 10)"
 )
 _WORST_CAPTION = (
     "Model input 1000 × 1000 px, from the whole of the 3000 × 4000 px picture (height × width), padded to a "
@@ -38,7 +37,7 @@ class ImageLayout:
     Attributes
     ----------
     title
-        Up to two lines of text, three in a narrow panel.
+        Up to two lines of text.
     chips
         For each prefix token its name, text without the weight, and box.
     picture
@@ -130,11 +129,7 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     title_width = metrics.horizontalAdvance(_WORST_TITLE) * 1.08  # bold is wider
     # Where there is little room, the picture has it: the title's type shrinks, and the caption goes.
     low = size.height() < _LOW * line
-    if title_width * (_SMALL if low else 1) <= width:
-        lines = 1.0
-    else:
-        # Two lines of small type break before they are full.
-        lines = 2 * _SMALL + 0.1 if low else 3.0 if title_width * _SMALL * 1.1 > 2 * width else 2.0
+    lines = 1.0 if title_width * (_SMALL if low else 1) <= width else 2 * _SMALL + 0.1 if low else 2.0
     title = QRectF(margin, margin / 2, width, line * lines)
     chips, chips_bottom = _chips(overlay, metrics, QRectF(margin, title.bottom(), width, line))
     beside = metrics.horizontalAdvance("≥ 0.05") + 2.2 * line + margin

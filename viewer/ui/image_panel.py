@@ -164,7 +164,8 @@ class ImagePanel(QWidget):
         self._paint_caption(painter, overlay, layout)
 
     def _paint_title(self, painter: QPainter, overlay: Overlay, layout: ImageLayout) -> None:
-        words = unbroken(overlay.title)
+        # Why there is no map stands on the picture, and there is more room there.
+        words = unbroken(overlay.title.removesuffix(f", {overlay.blank}"))
         way = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
         for scale in (1.0, 0.9, 0.8):
             fits = font(self._palette, scale, bold=True)

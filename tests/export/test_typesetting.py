@@ -38,6 +38,11 @@ def test_a_label_breaks_after_its_first_clause() -> None:
     assert wrap_clauses(label, 1000, 10) == [label]
     width = text_width(label, 10) - 1
     assert wrap_clauses(label, width, 10) == ["attention weight", "one scale for all heads"]
+    place = f"attention weight on patch (1, 1), {label.partition(', ')[2]}"
+    assert wrap_clauses(place, 1.2 * width, 10) == [
+        "attention weight on patch (1, 1)",
+        "one scale for all heads",
+    ]
     assert wrap_clauses("nothing to part", 40, 10) == wrap("nothing to part", 40, 10)
 
 

@@ -113,8 +113,8 @@ def wrap(text: str, width: float, points: float, bold: bool = False) -> list[str
 
 
 def wrap_clauses(text: str, width: float, points: float) -> list[str]:
-    """Break a label that does not fit a width after its first comma, so that no last word stands alone."""
+    """Break a label that does not fit a width after its last comma, so that no last word stands alone."""
     if text_width(text, points) <= width:
         return [text]
-    first, _, rest = text.partition(", ")
-    return [line for clause in (first, rest) for line in wrap(clause, width, points)]
+    *first, last = text.rsplit(", ", 1)
+    return [line for clause in (*first, last) for line in wrap(clause, width, points)]

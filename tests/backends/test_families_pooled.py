@@ -213,6 +213,13 @@ def test_strides_tell_how_keys_lie_among_queries():
     assert not record.one_grid
 
 
+def test_class_tokens_of_numbered_branches_are_class_tokens():
+    kind, size, arguments, _ = CASES["crossvit"]
+    record = record_of(built(kind, **arguments), picture(*size))
+    assert record.prefix_names == ("cls",)
+    assert {layer.key_layout.prefix_names for layer in record.layers} == {("cls",)}
+
+
 class Strips(nn.Module):
     """NextViT's attention, whose keys are means of consecutive tokens, then attention of all tokens."""
 

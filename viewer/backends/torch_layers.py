@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -251,5 +252,6 @@ def prefix_names(parameters: Sequence[str]) -> list[str]:
 def _kind(parameter: str) -> str:
     if parameter == PADDING:
         return parameter
-    leaf = parameter.rpartition(".")[2]
+    # CrossViT numbers its branches: cls_token_0.
+    leaf = re.sub(r"_\d+$", "", parameter.rpartition(".")[2])
     return next((kind for kind, leaves in _TOKEN_NAMES if leaf in leaves), "")

@@ -107,3 +107,41 @@ def test_an_onnx_file_is_looked_for(shown, picture) -> None:
     wanted = replace(shown, model=ModelRequest("net.onnx"), model_sha256=sha256(net))
     assert look_for(wanted, [picture], [net]).model == ModelRequest(str(net))
     assert "model net.onnx was not found" in look_for(wanted, [picture], []).missing[0]
+
+
+@pytest.mark.parametrize("name", ["net.pt2", "net.pt", "net.ONNX"])
+def test_programs_are_looked_for_too(shown, picture, name) -> None:
+    net = picture.with_name(name)
+    net.write_bytes(b"the net")
+    wanted = replace(shown, model=ModelRequest(name), model_sha256=sha256(net))
+    assert look_for(wanted, [picture], [net]).model == ModelRequest(str(net))
+    assert f"model {name} was not found" in look_for(wanted, [picture], []).missing[0]
+
+
+def test_a_folder_of_transformers_is_found_by_its_weights(shown, picture, tmp_path) -> None:
+    folder = tmp_path / "private" / "swin"
+    folder.mkdir()
+    parts = {"model-00001-of-00002.safetensors": b"half", "model-00002-of-00002.safetensors": b"the rest"}
+    for name, content in parts.items():
+        (folder / name).write_bytes(content)
+    whole = hashlib.sha256(b"".join(parts.values())).hexdigest()
+    wanted = replace(shown, model=ModelRequest("swin"), model_sha256=whole)
+    assert look_for(wanted, [picture], [folder]).model == ModelRequest(str(folder))
+    other = replace(wanted, model_sha256="c" * 64)
+    # It may be a model's name as well.
+    assert look_for(other, [picture], [folder]).model == ModelRequest("swin")
+
+
+@pytest.mark.parametrize(
+    "name", ["hf:org/private", "torchvision/swin_t", "torchvision/vit_b_16.IMAGENET1K_V1"]
+)
+def test_public_names_keep_their_slash(tmp_path, picture, name) -> None:
+    scene = scene_of(picture, name, "", picture)
+    shown = restore(save(scene, FigureRequest("overlay", tmp_path / "fig.png", scale=1)))
+    assert shown.model.model == name
+    assert look_for(shown, [picture], []).model.model == name
+
+
+def test_a_folder_called_like_a_library_is_a_folder() -> None:
+    assert provenance.model_name("torchvision/private/net.pt2") == "net.pt2"
+    assert provenance.model_name("/home/torchvision/swin_t") == "swin_t"

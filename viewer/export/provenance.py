@@ -6,6 +6,7 @@ import datetime
 import json
 import logging
 import platform
+import re
 import stat
 from collections.abc import Callable
 from importlib import metadata as installed
@@ -32,6 +33,7 @@ _BACKEND_PACKAGES = {
 }
 _CREATOR = f"Patchreach {__version__}"
 _SILENCE = logging.NullHandler()
+_PUBLIC = re.compile(r"hf:[^/]+/[^/]+|torchvision/\w+(\.\w+)?")  # names with a slash that is no folder's
 _MOST = 1 << 20  # bytes of provenance that are read at all
 _DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
 
@@ -49,7 +51,7 @@ def of_record(record: AttentionRecord) -> dict[str, Any]:
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "versions": versions(found.backend),
         "model": {
-            "name": file_name(found.model),
+            "name": model_name(found.model),
             "sha256": found.model_sha256,
             "weights": file_name(found.weights),
             "backend": found.backend,
@@ -91,8 +93,13 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
 
 
 def file_name(text: str) -> str:
-    """Return the name of a file without its folders; any other name as it is."""
+    """Return the name of a file without its folders."""
     return Path(text).name or text
+
+
+def model_name(text: str) -> str:
+    """Return what a model is opened by without folders: "net.onnx", "hf:ORG/NAME", "torchvision/NAME"."""
+    return text if _PUBLIC.fullmatch(text) else file_name(text)
 
 
 def versions(backend: str) -> dict[str, str]:

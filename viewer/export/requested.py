@@ -31,7 +31,7 @@ def write(scene: SceneValue, request: FigureRequest | TableRequest) -> Path:
         raise ExportError("The picture is not measured yet; export the table when it is.")
     entry = tables.entry(document.record, document.measures, scene.display.protocol)
     # The window knows files by their whole paths, which do not concern whoever gets the table.
-    entry |= {key: provenance.file_name(entry[key]) for key in ("image", "model")}
+    entry |= {"image": provenance.file_name(entry["image"]), "model": provenance.model_name(entry["model"])}
     facts = provenance.of_record(document.record)
     write_atomically(request.path, tables.encode([entry], tables.format_of(request.path), facts))
     return request.path

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewer.images.sources import MODEL_SUFFIXES
+
 if TYPE_CHECKING:
     from viewer.export.restore import Restored
     from viewer.state.requests import ModelRequest
@@ -55,9 +57,10 @@ def look_for(shown: Restored, images: Iterable[Path], models: Iterable[Path]) ->
     if image is None:
         missing.append(_sentence(shown.image, "picture", "pictures", shown.folder))
     request: ModelRequest | None = shown.model
-    file = request.weights or (request.model if Path(request.model).suffix.lower() == ".onnx" else None)
-    if file is not None:
-        path = _find(file, shown.model_sha256, shown.folder, models)
+    file = request.weights or request.model
+    path = _find(file, shown.model_sha256, shown.folder, models)
+    # A folder of transformers is called like any model that is opened by name.
+    if path is not None or request.weights or Path(file).suffix.lower() in MODEL_SUFFIXES:
         if path is None:
             what = ("checkpoint", "checkpoints") if request.weights else ("model", "models")
             missing.append(_sentence(file, *what, shown.folder))
@@ -73,17 +76,23 @@ def _find(name: str, sha256: str, folder: Path, known: Iterable[Path]) -> Path |
         return None
     candidates = dict.fromkeys([folder / bare, *(path for path in known if path.name == bare)])
     # Not pathlib's `is_file`, which raises for a name that is too long: what a figure names may be anything.
-    return next((path for path in candidates if os.path.isfile(path) and _is(path, sha256)), None)  # noqa: PTH113
+    return next((path for path in candidates if _is(path, sha256)), None)
 
 
 def _is(path: Path, sha256: str) -> bool:
-    if not sha256:
-        return True
+    """Return whether a file, or a folder's weights, exist and are the very ones."""
+    if os.path.isfile(path):  # noqa: PTH113
+        files = [path]
+    else:
+        files = sorted(path.glob("model*.safetensors")) if os.path.isdir(path) else []  # noqa: PTH112
+    if not files or not sha256:
+        return bool(files)
     found = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                found.update(chunk)
+        for part in files:
+            with part.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    found.update(chunk)
     except OSError:
         return False
     return found.hexdigest() == sha256

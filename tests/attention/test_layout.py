@@ -171,3 +171,11 @@ def test_rows_that_are_uneven_elsewhere_or_by_more_are_refused(rows):
     positions = np.array([(row, column) for row in rows for column in (8, 24)], np.float32)
     with pytest.raises(ValueError, match="rows of tokens are not evenly spaced"):
         TokenLayout.from_positions(positions)
+
+
+def test_tokens_without_a_place_are_no_patches():
+    nowhere = TokenLayout.from_positions(np.full((6, 2), np.nan, np.float32), tuple("c" * 6))
+    assert repr(nowhere) == "<TokenLayout: 6 tokens without a place on the picture>"
+    assert nowhere.token(5) == 5
+    with pytest.raises(LookupError, match=r"no patch \(0, 0\): no token here has a place on the picture"):
+        nowhere.token((0, 0))

@@ -121,6 +121,8 @@ class TokenLayout:
         )
 
     def __repr__(self) -> str:
+        if not self.placed:
+            return f"<TokenLayout: {self.tokens} tokens without a place on the picture>"
         rows, columns = self.grid
         prefix = ", ".join(self.prefix_names)
         return (
@@ -169,6 +171,11 @@ class TokenLayout:
             known = ", ".join(self.prefix_names) or "none"
             raise LookupError(f"There is no prefix token {query!r}; this model's prefix tokens: {known}.")
         if isinstance(query, tuple):
+            if not self.placed:
+                raise LookupError(
+                    f"There is no patch {query}: no token here has a place on the picture. Give its name, or an "
+                    "index counted from 0."
+                )
             row, column = query if len(query) == 2 and all(map(is_index, query)) else (-1, -1)
             if not (0 <= row < self.grid[0] and 0 <= column < self.grid[1]):
                 raise LookupError(

@@ -173,8 +173,8 @@ class TokenLayout:
         if isinstance(query, tuple):
             if not self.placed:
                 raise LookupError(
-                    f"There is no patch {query}: no token here has a place on the picture. Give its name, or an "
-                    "index counted from 0."
+                    f"There is no patch {query}: no token here has a place on the picture. Give its name, or "
+                    "an index counted from 0."
                 )
             row, column = query if len(query) == 2 and all(map(is_index, query)) else (-1, -1)
             if not (0 <= row < self.grid[0] and 0 <= column < self.grid[1]):

@@ -169,7 +169,7 @@ def test_a_layer_of_another_grid_is_shown_on_its_own():
     assert shown.title == "Layer 3, head 1: what patch (row 1, column 2 of 4 × 4) attends to"
     assert (shown.grid, shown.values.shape, shown.patch((2, 5))) == ((4, 4), (4, 4), (1, 2))
     assert shown.ring == (0, 1, 3, 4)
-    assert "4 rows × 4 columns of patches" in shown.caption
+    assert "4 rows × 4 columns of patches, each around the centre of what it sees, counted" in shown.caption
     # Its centres are 8, 40, 72 and 104 px: 24 px belong to the first or second, 104 and beyond to the last.
     assert [shown.patch(shown.query_at(y, 127)) for y in (0, 23, 25, 127)] == [(0, 3), (0, 3), (1, 3), (3, 3)]
 
@@ -210,3 +210,9 @@ def test_a_layer_without_a_map_says_why(query, head, words):
     assert shown.values is None
     assert shown.blank
     assert words in shown.title
+
+
+def test_patches_that_tile_the_picture_need_no_word_about_their_centres():
+    for layer in (0, 2, 5):
+        shown = describe(mixed_record(), SelectionValue(hovered=(2, 5), head=HeadRef(layer, 0)))
+        assert "around the centre" not in shown.caption

@@ -299,10 +299,20 @@ def _grids(asked: TokenLayout, answers: TokenLayout, direction: Direction) -> st
     """Say the patches of the shown layer; those of queries and keys, where they differ."""
     if not asked.placed:
         return "no patches"
+    # Where strided windows overlap, patches do not tile the picture, and a border stays bare.
+    around = "" if _tiles(asked) and _tiles(answers) else ", each around the centre of what it sees"
     if same_patches(asked, answers):
-        return f"{grid_words(asked.grid)} of patches, counted from 0"
+        return f"{grid_words(asked.grid)} of patches{around}, counted from 0"
     queries, keys = (asked, answers) if direction == "from" else (answers, asked)
-    return f"queries {grid_words(queries.grid)}, keys {grid_words(keys.grid)}, counted from 0"
+    return f"queries {grid_words(queries.grid)}, keys {grid_words(keys.grid)}{around}, counted from 0"
+
+
+def _tiles(layout: TokenLayout) -> bool:
+    """Return whether the first patch begins at the corner of the picture."""
+    return all(
+        abs(origin - step / 2) < 0.05 * step
+        for origin, step in zip(layout.origin, layout.patch_px, strict=True)
+    )
 
 
 def _caption(

@@ -35,10 +35,10 @@ def op_name(func: torch._ops.OpOverload) -> str:
 
 
 def named_arguments(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict[str, Any]:
-    """Return the arguments of a call by their names in the schema, defaults filled in."""
+    """Return the arguments of a call by their names and in the order of the schema, defaults filled in."""
     schema = _arguments(func)
-    found = {name: kwargs.get(name, default) for name, default in schema[len(args) :]}
-    found.update((name, value) for (name, _), value in zip(schema, args, strict=False))
+    found = {name: value for (name, _), value in zip(schema, args, strict=False)}
+    found.update((name, kwargs.get(name, default)) for name, default in schema[len(args) :])
     return found
 
 

@@ -22,6 +22,7 @@ class Ring(QWidget):
 
 @pytest.fixture
 def jobs(qapp):
+    gc.enable()  # off still, if a test before left work running that it could not stop
     found = Jobs()
     yield found
     assert found.close(5.0)

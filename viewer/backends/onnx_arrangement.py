@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,11 @@ class Stage:
         if array.shape[:-2] != self.lead:
             array = np.broadcast_to(array, (*self.lead, *tail))
         flat = array.reshape(-1, *tail)
-        order = self.order.ravel()
-        if np.array_equal(order, np.arange(len(order))):
-            return flat
-        return flat[np.argsort(order)]
+        return flat if self._in_order else flat[np.argsort(self.order.ravel())]
+
+    @cached_property
+    def _in_order(self) -> bool:
+        return np.array_equal(self.order.ravel(), np.arange(self.order.size))
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,15 +117,16 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | str | None:
     if operands is None:
         return _unmatched(graph, softmax)
     understood = not logits.loose and all(step.role != "other" for step in logits.steps)
+    (queries, query_scale), (keys, key_scale) = (_unscaled(graph, operand) for operand in logits.pair)
     match = Found(
         # The softmax may be a module of its own.
         name=module_name(end.product) or module_name(softmax).removesuffix(".softmax"),
-        queries=logits.pair[0],
-        keys=logits.pair[1],
+        queries=queries,
+        keys=keys,
         values=operands[0],
         context=operands[1],
         steps=logits.steps,
-        scale=float(attribute(logits.product, "alpha", 1.0)),
+        scale=float(attribute(logits.product, "alpha", 1.0)) * query_scale * key_scale,
         softmax=softmax.output[0],
         axis=int(attribute(softmax, "axis", -1 if graph.opset >= 13 else 1)),
         weights="" if understood else softmax.output[0],
@@ -138,6 +139,30 @@ def _decomposed(graph: Graph, softmax: onnx.NodeProto) -> Found | str | None:
     if _is_weights(graph, values):
         return replace(match, unclear=f"the weights of two attentions are multiplied, {ALONE}")
     return replace(match, unclear=f"two maps of weights are put together, {ALONE}") if _two(end) else match
+
+
+def _unscaled(graph: Graph, operand: Operand) -> tuple[Operand, float]:
+    """Return queries or keys as they were before they were multiplied by a number, and that number.
+
+    ONNX Runtime takes such numbers into the product that follows, unless the scaled tensor is handed out.
+    """
+    scale = 1.0
+    while (maker := graph.maker(operand.tensor)) is not None and maker.op_type in ("Mul", "Div"):
+        sides = ((0, 1),) if maker.op_type == "Div" else ((0, 1), (1, 0))
+        at, number = next(
+            (
+                (at, graph.constant(maker.input[other]))
+                for at, other in sides
+                if graph.is_constant(maker.input[other])
+            ),
+            (0, None),
+        )
+        if number is None or number.size != 1 or number.ndim > 1 or not number.all():
+            break
+        factor = float(number.reshape(()))
+        scale = scale / factor if maker.op_type == "Div" else scale * factor
+        operand = operand._replace(tensor=maker.input[at])
+    return operand, scale
 
 
 def _two(end: _End) -> bool:

@@ -126,9 +126,10 @@ def _mine_or_one(arrangement: Arrangement, at: Stage, array: Array) -> Array:
 
 
 def _tensor(array: Array) -> Tensor:
-    array = np.ascontiguousarray(array, np.float32)
-    # What the file fixes is read-only memory, and what is sliced from a batch would keep all of it.
-    return torch.from_numpy(array if array.flags.writeable and array.base is None else array.copy())
+    # Copied, for ONNX Runtime's memory would stay with it; torch turns axes round faster than numpy.
+    if array.dtype != np.float32 or not array.flags.writeable:
+        return torch.from_numpy(np.array(array, np.float32, order="C"))
+    return torch.from_numpy(array).clone(memory_format=torch.contiguous_format)
 
 
 def lookup(graph: Graph, tensors: Mapping[str, Array], fixed: dict[str, Array]) -> Look:

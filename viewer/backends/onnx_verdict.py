@@ -59,7 +59,7 @@ def _fitted(integers: torch.Tensor, floats: torch.Tensor) -> torch.Tensor:
 
 
 def _tensor(array: Array) -> torch.Tensor:
-    array = np.ascontiguousarray(array)
+    # Not made contiguous: most of it is only looked through once, and that costs less than a copy.
     if not np.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float32)
     return torch.from_numpy(array if array.flags.writeable else array.copy())

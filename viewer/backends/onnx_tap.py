@@ -155,16 +155,18 @@ class Tap:
     def _tapped(
         self, tensors: Mapping[str, Array], arrangements: Sequence[Arrangement | None]
     ) -> list[_Tapped | None]:
-        """Make the scores of every operation and check each at once, while it is in the processor's cache."""
+        """Make the scores of every operation and check each."""
         look = lookup(self._program.graph, tensors, self._fixed)
+        pairs = list(zip(self._program.found, arrangements, strict=True))
+        # Queries and keys are copied here, which several threads do faster.
+        made = [None if at is None else make_scores(match, at, look) for match, at in pairs]
         tapped: list[_Tapped | None] = []
         with one_thread():  # products this small wait longer for helper threads than they take
-            for match, arrangement in zip(self._program.found, arrangements, strict=True):
-                if arrangement is None:
+            for (match, at), scores in zip(pairs, made, strict=True):
+                if at is None or scores is None:
                     tapped.append(None)
-                    continue
-                scores = make_scores(match, arrangement, look)
-                tapped.append(_Tapped(scores, _Found(verdict(match, scores, arrangement, look))))
+                else:
+                    tapped.append(_Tapped(scores, _Found(verdict(match, scores, at, look))))
         return tapped
 
     def _known(self, feeds: Mapping[str, Array], layout: str, outputs: Mapping[str, Array], job: Job) -> Size:

@@ -174,3 +174,19 @@ def test_overlapping_windows_share_keys():
         np.testing.assert_allclose(column[0, token], np.nansum(mine), rtol=1e-5)
     assert np.isfinite(column).all()  # both blocks see the second patch
     np.testing.assert_allclose(attention_from(record, (0, 0))[0], layer.weights((0, 0)))
+
+
+def test_a_row_that_is_partly_padding_counts_where_it_is():
+    """Uniform attention is that over true places also where all patches are in reach."""
+    rows = (8, 24, 36)
+    places = np.array([(row, column) for row in rows for column in (8, 24)], np.float32)
+    layout = TokenLayout.from_positions(places)
+    assert (layout.grid, layout.patch_px, layout.even) == ((3, 2), (16.0, 16.0), False)
+    assert TokenLayout.regular((3, 2), (16.0, 16.0), ("cls",)).even
+    layer = layer_of(WeightScores(torch.full((1, 6, 6), 1 / 6)), layout)
+    expected = np.linalg.norm(places[:, None] - places[None], axis=-1).mean(axis=1)
+    assert not layer.limited
+    np.testing.assert_allclose(uniform_layer_distance(layer), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        measure_record(record_of(layer)).layers[0].distance_sum[0], expected, rtol=1e-6
+    )

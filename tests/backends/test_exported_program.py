@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tests.backends.test_hostile_files import Evil, rewritten
-from tests.backends.timm_zoo import attending, build, fused, picture, randomize, reference
+from tests.backends.timm_zoo import attending, build, fused, picture, randomize, reference, same_attention
 from viewer import open_image, open_model
 from viewer.backends.model import Job
 from viewer.backends.torch_runner import TorchRunner
@@ -61,12 +61,7 @@ def test_it_shows_what_its_model_does(name, is_fused, tmp_path):
     assert record.verified
     assert record.output_unchanged
     np.testing.assert_array_equal(record.output, wanted.output)
-    assert [layer.name for layer in record.layers] == [layer.name for layer in wanted.layers]
-    for layer, other, weights in zip(record.layers, wanted.layers, expected, strict=True):
-        found = np.stack([layer.matrix(head) for head in range(layer.heads)])
-        np.testing.assert_allclose(found, weights.numpy(), rtol=0, atol=1e-5)
-        np.testing.assert_array_equal(layer.key_layout.positions, other.key_layout.positions)
-        assert layer.key_layout.prefix_names == other.key_layout.prefix_names
+    same_attention(record, wanted, expected)
     again = model.attend(tensor + 0.1)
     assert again.verified
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.backends.timm_zoo import _Softmaxes as Softmaxes
-from tests.backends.timm_zoo import randomize, reference
+from tests.backends.timm_zoo import Softmaxes, randomize, reference, windows_of_swin
 from viewer import open_image, open_model
 from viewer.attention.record import Provenance
 from viewer.backends.hugging_face_model import load, wrap
@@ -140,17 +139,7 @@ def test_shifted_windows(kind, tmp_path):
     assert record.output_unchanged
     sides, shifts = (16, 16, 8), (0, 2, 0)
     for layer, windows, side, shift in zip(record.layers, weights, sides, shifts, strict=True):
-        order = np.arange(side * side).reshape(side, side)
-        order = np.roll(order, (-shift, -shift), (0, 1)).reshape(side // 4, 4, side // 4, 4)
-        order = order.transpose(0, 2, 1, 3).reshape(-1, 16)
-        patches = (layer.key_layout.positions // (64 // side)).astype(int)
-        numbers = patches[:, 0] * side + patches[:, 1]
-        for head in range(layer.heads):
-            wanted, found = np.zeros((2, side * side, side * side))
-            for tokens, window in zip(order, windows, strict=True):
-                wanted[np.ix_(tokens, tokens)] = window[head].numpy()
-            found[np.ix_(numbers, numbers)] = np.nan_to_num(layer.matrix(head))
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+        windows_of_swin(layer, windows, side, shift)
 
 
 def test_hiera(tmp_path):

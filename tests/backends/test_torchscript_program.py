@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.backends.test_exported_program import small
 from tests.backends.test_hostile_files import Trap, rewritten, save_scripted
-from tests.backends.timm_zoo import attending, build, picture, reference
+from tests.backends.timm_zoo import attending, build, picture, reference, same_attention
 from viewer import open_model
 from viewer.backends.model import Job
 from viewer.backends.torchscript_program import recorded_size
@@ -59,12 +59,7 @@ def test_it_shows_what_its_model_does(name, is_fused, kind, tmp_path):
         assert record.verified
         assert record.output_unchanged
         np.testing.assert_allclose(record.output, wanted.output, rtol=0, atol=1e-5)
-        assert [layer.name for layer in record.layers] == [layer.name for layer in wanted.layers]
-        for layer, other, weights in zip(record.layers, wanted.layers, expected, strict=True):
-            found = np.stack([layer.matrix(head) for head in range(layer.heads)])
-            np.testing.assert_allclose(found, weights.numpy(), rtol=0, atol=1e-5)
-            np.testing.assert_array_equal(layer.key_layout.positions, other.key_layout.positions)
-            assert layer.key_layout.prefix_names == other.key_layout.prefix_names
+        same_attention(record, wanted, expected)
 
 
 def test_the_fast_path_written_down_in_a_program_is_taken_apart(tmp_path):

@@ -12,8 +12,7 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from tests.backends.timm_zoo import _Softmaxes as Softmaxes
-from tests.backends.timm_zoo import randomize
+from tests.backends.timm_zoo import Softmaxes, randomize, windows_of_swin
 from viewer import open_image, open_model
 from viewer.attention.record import Provenance
 from viewer.backends import torchvision_model, torchvision_names
@@ -90,17 +89,7 @@ def test_swin_shows_its_shifted_windows():
         model.double()(tensor.double())
     for layer, windows, side, shift in zip(run.layers, seen.weights, (16, 16, 8), (0, 2, 0), strict=True):
         assert layer.verdict.verified
-        order = np.arange(side * side).reshape(side, side)
-        order = np.roll(order, (-shift, -shift), (0, 1)).reshape(side // 4, 4, side // 4, 4)
-        order = order.transpose(0, 2, 1, 3).reshape(-1, 16)
-        patches = (layer.key_layout.positions // (64 // side)).astype(int)
-        numbers = patches[:, 0] * side + patches[:, 1]
-        for head in range(layer.heads):
-            wanted, found = np.zeros((2, side * side, side * side))
-            for tokens, window in zip(order, windows, strict=True):
-                wanted[np.ix_(tokens, tokens)] = window[head].numpy()
-            found[np.ix_(numbers, numbers)] = np.nan_to_num(layer.matrix(head))
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+        windows_of_swin(layer, windows, side, shift)
 
 
 def test_maxvit_shows_its_windows_and_grids():

@@ -6,12 +6,14 @@ import contextlib
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import timm
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from viewer.attention.record import Provenance
+from viewer.attention.layer import AttentionLayer
+from viewer.attention.record import AttentionRecord, Provenance
 from viewer.backends.timm_model import wrap
 from viewer.backends.torch_model import TorchModel
 
@@ -92,7 +94,7 @@ def picture(model: TorchModel, seed: int = 1) -> torch.Tensor:
     return torch.randn(1, 3, *model.preprocessing.size, generator=torch.Generator().manual_seed(seed))
 
 
-class _Softmaxes(TorchFunctionMode):
+class Softmaxes(TorchFunctionMode):
     """Computes each softmax anew, in float64, from the logits the model's own code hands over."""
 
     def __init__(self) -> None:
@@ -109,6 +111,45 @@ class _Softmaxes(TorchFunctionMode):
 
 def reference(model: nn.Module, tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return the weights of an un-fused model run in float64, (heads, queries, keys) for each layer."""
-    with torch.no_grad(), _Softmaxes() as found:
+    with torch.no_grad(), Softmaxes() as found:
         model.double()(tensor.double())
     return [weights[0] for weights in found.weights]
+
+
+def matrices(layer: AttentionLayer) -> np.ndarray:
+    """Return the whole attention of a layer, float32 (heads, queries, keys)."""
+    return np.stack([layer.matrix(head) for head in range(layer.heads)])
+
+
+def same_attention(record: AttentionRecord, wanted: AttentionRecord, weights: list[torch.Tensor]) -> None:
+    """Check names, places and weights of the same model in another form."""
+    assert [layer.name for layer in record.layers] == [layer.name for layer in wanted.layers]
+    for layer, other, expected in zip(record.layers, wanted.layers, weights, strict=True):
+        np.testing.assert_allclose(matrices(layer), expected.numpy(), rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(layer.key_layout.positions, other.key_layout.positions)
+        assert layer.key_layout.prefix_names == other.key_layout.prefix_names
+
+
+def windows_of_swin(layer: AttentionLayer, windows: torch.Tensor, side: int, shift: int) -> None:
+    """Check a layer of windows of 4 x 4 patches, of 64 px in all, against each window's own weights.
+
+    Parameters
+    ----------
+    layer
+        What was recorded.
+    windows
+        (windows, heads, 16, 16), window by window of the rolled grid.
+    side, shift
+        Patches along a side of the picture, and by how many of them the grid was rolled.
+    """
+    order = np.arange(side * side).reshape(side, side)
+    order = np.roll(order, (-shift, -shift), (0, 1)).reshape(side // 4, 4, side // 4, 4)
+    order = order.transpose(0, 2, 1, 3).reshape(-1, 16)
+    patches = (layer.key_layout.positions // (64 // side)).astype(int)
+    numbers = patches[:, 0] * side + patches[:, 1]
+    for head in range(layer.heads):
+        wanted, found = np.zeros((2, side * side, side * side))
+        for tokens, window in zip(order, windows, strict=True):
+            wanted[np.ix_(tokens, tokens)] = window[head].numpy()
+        found[np.ix_(numbers, numbers)] = np.nan_to_num(layer.matrix(head))
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)

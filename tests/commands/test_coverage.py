@@ -21,7 +21,10 @@ def test_table_of_some_families(tmp_path, capsys):
     ]
     assert cells[7] == "traced"
     assert cells[8].startswith("verified; ")
-    assert lines[-1].startswith("Of 1 modules, 1 attend with a softmax: 1 are verified (100%)")
+    assert lines[-1] == (
+        "Modules: 1; attending with a softmax: 1. Of these verified: 1 (100%), shown but not verified: 0, "
+        "refused: 0."
+    )
     assert capsys.readouterr().out == ""
 
 
@@ -30,7 +33,7 @@ def test_lines_come_to_the_terminal_as_they_are_made(capsys):
     out = capsys.readouterr().out
     assert "| starnet | starnet_s050 | 0.5 M |" in out
     assert "no softmax attention: It is a convolutional network" in out
-    assert "Of 1 modules, 0 attend with a softmax" in out
+    assert "Modules: 1; attending with a softmax: 0. Of these" in out
 
 
 def test_a_family_that_fails_is_named_and_the_others_are_done(monkeypatch, capsys):

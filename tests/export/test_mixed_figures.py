@@ -11,7 +11,7 @@ from PIL import Image
 from pypdf import PdfReader
 
 from tests.export.svg import SVG, Svg
-from tests.state.records import document_of, mixed_record
+from tests.state.records import channel_record, document_of, mixed_record
 from viewer.export.figure import draw
 from viewer.state.colormaps import lut
 from viewer.state.display import DisplayValue
@@ -163,8 +163,7 @@ def test_the_scatter_has_a_level_for_each_layer_and_no_convolutions(document) ->
 
 
 def test_a_plot_without_dots_says_why_in_ink() -> None:
-    record = mixed_record()
-    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    record = channel_record()
     scene = compose(document_of(record), SelectionValue(head=HeadRef(0, 0)), DisplayValue())
     found = pixels(draw(scene, FigureRequest("scatter", scale=1, title=False, ground="light")))
     middle = found[found.shape[0] // 4 : -found.shape[0] // 3, 60:-60]
@@ -173,8 +172,7 @@ def test_a_plot_without_dots_says_why_in_ink() -> None:
 
 @pytest.mark.parametrize("view", ["overlay", "heads", "scatter", "all"])
 def test_a_model_of_channel_attention_alone_has_figures_that_say_so(view) -> None:
-    record = mixed_record()
-    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    record = channel_record()
     selection = SelectionValue(head=HeadRef(0, 0))
     scene = compose(document_of(record), selection, DisplayValue(grid=True, ring=2))
     said = " ".join(Svg(draw(scene, FigureRequest(view), "svg")).texts)
@@ -186,8 +184,8 @@ def test_a_model_of_channel_attention_alone_has_figures_that_say_so(view) -> Non
 
 
 def test_the_maps_of_channels_alone_stand_close_together() -> None:
-    record = mixed_record()
-    record = replace(record, layers=(replace(record.layers[4], index=0),) * 2)
+    record = channel_record()
+    record = replace(record, layers=record.layers * 2)
     scene = compose(document_of(record), SelectionValue(head=HeadRef(0, 0)), DisplayValue())
     atlas = Svg(draw(scene, FigureRequest("heads"), "svg")).image("heads")
     assert (atlas[..., 3] > 0).mean() > 0.8

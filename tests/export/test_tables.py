@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.export.scenes import VERIFIED, make_record
-from tests.state.records import mixed_record
+from tests.state.records import channel_record, mixed_record
 from viewer.attention.layer import AttentionLayer
 from viewer.attention.layout import TokenLayout
 from viewer.attention.record import AttentionRecord
@@ -194,8 +194,7 @@ def test_layers_that_differ_have_their_own_grid_and_reference() -> None:
 
 
 def test_a_model_without_patches_has_no_grid_anywhere() -> None:
-    record = mixed_record()
-    entry = entry_of(replace(record, layers=(replace(record.layers[4], index=0),)))
+    entry = entry_of(channel_record())
     assert entry["grid"] is None and entry["patch_px"] is None
     row = next(tables.rows([entry]))
     assert [row[key] for key in ("grid_rows", "grid_columns", "patch_height_px", "patch_width_px")] == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -94,6 +96,12 @@ def mixed_record() -> AttentionRecord:
         (0.0, 0.0, 128.0, 128.0),
         output_unchanged=True,
     )
+
+
+def channel_record() -> AttentionRecord:
+    """A model of nothing but channels that attend to one another: no patches anywhere."""
+    record = mixed_record()
+    return replace(record, layers=(replace(record.layers[4], index=0),))
 
 
 def _random_scores(heads: int, queries: int, keys: int, seed: int) -> QueryKeyScores:

@@ -10,7 +10,6 @@ from tests.state.records import mixed_record, random_record
 from viewer.attention.layout import TokenLayout
 from viewer.state.places import (
     asked_layout,
-    limited,
     patch_of,
     query_of,
     rectangles,
@@ -96,5 +95,5 @@ def test_asks_keys_where_the_views_show_who_attends():
 
 
 def test_windows_and_masks_limit_what_can_be_reached():
-    assert [limited(layer) for layer in mixed_record().layers] == [True, True, False, False, False, False]
-    assert not any(map(limited, random_record().layers))
+    assert [layer.limited for layer in mixed_record().layers] == [True, True, False, False, False, False]
+    assert not any(layer.limited for layer in random_record().layers)

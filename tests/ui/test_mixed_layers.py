@@ -10,7 +10,7 @@ from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip
 
-from tests.state.records import mixed_record, state_of
+from tests.state.records import channel_record, mixed_record, state_of
 from tests.ui.panels import colour_at, pixels, show, whole
 from viewer.state.colormaps import lut
 from viewer.state.palette import palette
@@ -273,8 +273,7 @@ def test_uniform_attention_is_a_level_for_each_layer(qtbot):
 
 
 def test_a_model_of_channels_alone_is_shown_without_a_query(qtbot):
-    record = mixed_record()
-    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    record = channel_record()
     documents, selection, display, scene = state_of(record)
     display.set(replace(display.value, grid=True, ring=1))
     panel = ImagePanel(selection, display)
@@ -287,8 +286,7 @@ def test_a_model_of_channels_alone_is_shown_without_a_query(qtbot):
 
 
 def test_a_title_without_a_map_leaves_the_reason_to_the_picture(qtbot):
-    record = mixed_record()
-    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    record = channel_record()
     _, selection, display, scene = state_of(record)
     panel = ImagePanel(selection, display)
     holder = show(qtbot, panel, scene, "overlay", (300, 300))
@@ -301,8 +299,7 @@ def test_a_title_without_a_map_leaves_the_reason_to_the_picture(qtbot):
 
 
 def test_a_scatter_without_dots_says_why_instead_of_an_empty_plot(qtbot):
-    record = mixed_record()
-    record = replace(record, layers=(replace(record.layers[4], index=0),))
+    record = channel_record()
     _, selection, display, scene = state_of(record)
     panel = ScatterPanel(selection, display)
     holder = show(qtbot, panel, scene, "scatter", (420, 300))

@@ -103,6 +103,15 @@ def test_a_low_window_gets_two_lines_too(made):
     assert line.height() == before
 
 
+def assert_whole(line):
+    """See that there are words, and a clear rim: nothing is cut off at the upper and the lower edge."""
+    image = pixels(line).astype(int)
+    ink = np.abs(image - image[0, 0]).sum(axis=2) > 60
+    assert ink.any()
+    assert not ink[:2].any()
+    assert not ink[-2:].any()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark", "talk"])
 @pytest.mark.parametrize("width", [420, 700, 1400])
 def test_all_words_fit(made, theme, width):
@@ -111,12 +120,7 @@ def test_all_words_fit(made, theme, width):
     holder.resize(width, 600)
     selection.hover((1, 2))
     QApplication.processEvents()
-    image = pixels(line).astype(int)
-    ink = np.abs(image - image[0, 0]).sum(axis=2) > 60
-    assert ink.any()
-    # A clear rim: nothing is cut off at the upper and the lower edge.
-    assert not ink[:2].any()
-    assert not ink[-2:].any()
+    assert_whole(line)
 
 
 def test_its_words_can_be_copied(made):
@@ -135,11 +139,7 @@ def test_a_note_and_what_is_not_verified_fit_too(made, width):
         "verified: weights times V miss the output."
     )
     QApplication.processEvents()
-    image = pixels(line).astype(int)
-    ink = np.abs(image - image[0, 0]).sum(axis=2) > 60
-    assert ink.any()
-    assert not ink[:2].any()
-    assert not ink[-2:].any()
+    assert_whole(line)
 
 
 def test_the_place_of_a_patch_is_no_aside(qapp):

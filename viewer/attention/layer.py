@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, Union
 
 import numpy as np
@@ -156,6 +157,11 @@ class AttentionLayer:
     def nbytes(self) -> int:
         """Memory that queries, keys, bias or weights keep alive, in bytes."""
         return storage_bytes(self.scores.tensors)
+
+    @cached_property
+    def limited(self) -> bool:
+        """Whether some keys are out of a query's reach: in another group, or masked."""
+        return self.scores.groups > 1 or self.scores.stacked.reach([0]) is not None
 
     @property
     def stride(self) -> tuple[float, float]:

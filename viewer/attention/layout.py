@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -139,6 +140,25 @@ class TokenLayout:
     def placed(self) -> bool:
         """Whether any token has a place."""
         return self.grid != (0, 0)
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether every patch has its centre where its row and column say; one partly on padding has not."""
+        cells = self.cells[self.cells >= 0]
+        rows, columns = np.divmod(cells, max(self.grid[1], 1))
+        centres = np.stack([rows, columns], axis=1) * self.patch_px + self.origin
+        return bool((np.abs(self.positions[self.cells >= 0] - centres) <= _SAME).all())
+
+    def same_patches(self, other: TokenLayout) -> bool:
+        """Return whether two layouts have their patches at the same places."""
+        return self is other or (
+            (self.grid, self.patch_px, self.origin) == (other.grid, other.patch_px, other.origin)
+        )
+
+    def centre(self, patch: tuple[int, int]) -> tuple[float, float]:
+        """Return (y, x) of a patch (row, column) in input pixels."""
+        (y, x), (down, across) = self.origin, self.patch_px
+        return y + patch[0] * down, x + patch[1] * across
 
     def patch_at(self, y: float, x: float) -> tuple[int, int]:
         """Return (row, column) of the patch whose centre is nearest to a point in input pixels."""

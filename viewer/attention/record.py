@@ -131,9 +131,8 @@ class AttentionRecord:
     @cached_property
     def one_grid(self) -> bool:
         """Whether the patches of every layer are those of the record's grid, on either side."""
-        mine = (self.layout.grid, self.layout.patch_px, self.layout.origin)
         return all(
-            (layout.grid, layout.patch_px, layout.origin) == mine
+            layout.same_patches(self.layout)
             for layer in self.layers
             for layout in (layer.query_layout, layer.key_layout)
             if layout.placed
@@ -166,11 +165,7 @@ class AttentionRecord:
             return int(query) if 0 <= query < layout.tokens else None
         if not layout.placed:
             return None
-        centre = (
-            origin + index * step
-            for origin, index, step in zip(self.layout.origin, query, self.layout.patch_px, strict=True)
-        )
-        return layout.token(layout.patch_at(*centre))
+        return layout.token(layout.patch_at(*self.layout.centre(query)))
 
     @property
     def grid(self) -> tuple[int, int]:

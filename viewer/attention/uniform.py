@@ -45,8 +45,7 @@ def uniform_layer_distance(
     queries, keys = layer.query_layout, layer.key_layout
     if not (queries.placed and keys.placed):
         return np.empty(0)
-    plain = layer.scores.groups == 1 and layer.scores.reach([0]) is None
-    if plain and (queries.grid, queries.patch_px, queries.origin) == (keys.grid, keys.patch_px, keys.origin):
+    if not layer.limited and queries.same_patches(keys) and queries.even and keys.even:
         return uniform_query_distance(keys, protocol, unit)
     found = _measured(layer, protocol, queries.patch_px if unit == "patches" else (1.0, 1.0))
     return found[queries.patch_tokens]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from viewer.backends.onnx_graph import attribute
 from viewer.backends.onnx_places import NO_LABEL, UnknownPlace, combined, has_place
-from viewer.backends.position_math import PADDING_LABEL, compact, mean_place, shrink
+from viewer.backends.position_math import PADDING_LABEL, compact, joined, mean_place, shrink
 from viewer.backends.position_math import unplaced as without_place
 from viewer.backends.position_rules import product_place
 
@@ -119,13 +119,7 @@ def integer_concat(at: Setting) -> Tensor:
 
 def _joined(at: Setting, parts: Sequence[Tensor]) -> Tensor:
     parts = [part for part in parts if part.numel()]
-    axis = int(attribute(at.node, "axis")) % len(at.shapes[0])
-    repeats = [
-        other
-        for other in range(len(at.shapes[0]))
-        if other != axis and all(part.stride(other) == 0 or part.shape[other] == 1 for part in parts)
-    ]
-    return torch.cat([shrink(part, repeats) for part in parts], axis).expand(at.shapes[0])
+    return joined(parts, int(attribute(at.node, "axis")) % len(at.shapes[0]), at.shapes[0])
 
 
 def split(at: Setting) -> tuple[Tensor, ...]:

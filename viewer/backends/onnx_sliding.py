@@ -10,7 +10,7 @@ from torch import Tensor
 
 from viewer.backends.onnx_graph import attribute
 from viewer.backends.onnx_rules import Setting
-from viewer.backends.position_math import mean_place, resample, run_on, slide
+from viewer.backends.position_math import mean_place, over_channels, resample, run_on, slide
 
 
 def window(at: Setting) -> Tensor:
@@ -41,7 +41,7 @@ def _slid(at: Setting, kernel: Sequence[int], over: bool) -> Tensor:
     dilations = attribute(at.node, "dilations") or [1] * spatial
     pads = attribute(at.node, "pads") or _automatic_pads(at, kernel, strides, dilations)
     if over:
-        places = _over_groups(places, int(attribute(at.node, "group", 1)), shape[1])
+        places = over_channels(places, int(attribute(at.node, "group", 1)), shape[1])
     for n in range(spatial):
         axis = n + 2
         reach = (shape[axis] - 1) * strides[n] + (kernel[n] - 1) * dilations[n] + 1
@@ -49,14 +49,6 @@ def _slid(at: Setting, kernel: Sequence[int], over: bool) -> Tensor:
         places = slide(run_on(places, axis, pads[n], behind), axis, kernel[n], strides[n], 0, dilations[n])
         places = places.narrow(axis, 0, shape[axis])
     return places.expand(shape)
-
-
-def _over_groups(places: Tensor, groups: int, outputs: int) -> Tensor:
-    """Average the channels that each output channel is made of."""
-    if groups == 1 or places.stride(1) == 0 or places.shape[1] == 1:
-        return mean_place(places, (1,), keepdim=True)
-    mean = mean_place(places.unflatten(1, (groups, -1)), (2,), keepdim=True)
-    return mean.expand(-1, -1, outputs // groups, *[-1] * (places.ndim - 2)).flatten(1, 2)
 
 
 def _automatic_pads(

@@ -121,6 +121,34 @@ def mean_place(companion: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
     return small
 
 
+def joined(parts: Sequence[Tensor], dim: int, shape: Sequence[int]) -> Tensor:
+    """Put companions side by side along a dimension, cut to 1 wherever all of them repeat.
+
+    Parameters
+    ----------
+    parts
+        One or more.
+    dim
+        Counted from the front.
+    shape
+        Of the result.
+    """
+    repeats = [
+        other
+        for other in range(len(shape))
+        if other != dim and all(part.stride(other) == 0 or part.shape[other] == 1 for part in parts)
+    ]
+    return torch.cat([shrink(part, repeats) for part in parts], dim).expand(tuple(shape))
+
+
+def over_channels(companion: Tensor, groups: int, outputs: int) -> Tensor:
+    """Average the channels (dimension 1) that each of so many output channels of a convolution is made of."""
+    if groups == 1 or companion.stride(1) == 0 or companion.shape[1] == 1:
+        return mean_place(companion, (1,), keepdim=True)
+    mean = mean_place(companion.unflatten(1, (groups, -1)), (2,), keepdim=True)
+    return mean.expand(-1, -1, outputs // groups, *[-1] * (companion.ndim - 2)).flatten(1, 2)
+
+
 def slide(
     companion: Tensor, dim: int, kernel: int, stride: int, padding: int, dilation: int, extra: int = 0
 ) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from viewer.backends import position_sliding as sliding
 from viewer.backends.position_call import Call, Companions, Rule, stopped
-from viewer.backends.position_math import PADDING_LABEL, compact, filled, mean_place, merge, shrink
+from viewer.backends.position_math import PADDING_LABEL, compact, filled, joined, mean_place, merge
 from viewer.backends.torch_ops import FUSED, SOFTMAX, op_name, tensors_in
 
 
@@ -73,13 +73,7 @@ def join(call: Call) -> Companions:
     output = call.outputs[0]
     if op_name(call.func) == "stack":
         parts = [part.unsqueeze(given["dim"]) for part in parts]
-    dim = given["dim"] % output.ndim
-    repeats = [
-        other
-        for other in range(output.ndim)
-        if other != dim and all(part.stride(other) == 0 or part.shape[other] == 1 for part in parts)
-    ]
-    return [torch.cat([shrink(part, repeats) for part in parts], dim).expand(output.shape)]
+    return [joined(parts, given["dim"] % output.ndim, output.shape)]
 
 
 def pad(call: Call) -> Companions:

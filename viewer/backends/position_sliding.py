@@ -7,18 +7,17 @@ from math import floor
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from viewer.backends.position_call import Call, Companions
-from viewer.backends.position_math import compact, mean_place, resample, run_on, shrink, slide
+from viewer.backends.position_math import compact, mean_place, over_channels, resample, run_on, shrink, slide
 
 
 def convolution(call: Call) -> Companions:
     """Average the receptive field of a convolution; a transposed one lays its outputs out between inputs."""
     given = call.given()
     source, output = given["input"], call.outputs[0]
-    companion = _over_channels(call.full(source), given["groups"], output.shape[1])
+    companion = over_channels(call.full(source), given["groups"], output.shape[1])
     kernel = given["weight"].shape[2:]
     for axis in range(source.ndim - 2):
         stride, padding, dilation = (
@@ -31,14 +30,6 @@ def convolution(call: Call) -> Companions:
         else:
             companion = slide(companion, axis + 2, kernel[axis], stride, padding, dilation)
     return [companion.expand(output.shape)]
-
-
-def _over_channels(companion: Tensor, groups: int, outputs: int) -> Tensor:
-    """Average the channels that each output channel is made of."""
-    if groups == 1 or companion.stride(1) == 0 or companion.shape[1] == 1:
-        return mean_place(companion, (1,), keepdim=True)
-    mean = mean_place(companion.unflatten(1, (groups, -1)), (2,), keepdim=True)
-    return mean.expand(-1, -1, outputs // groups, *[-1] * (companion.ndim - 2)).flatten(1, 2)
 
 
 def pool(call: Call) -> Companions:

@@ -13,7 +13,7 @@ from torch import Tensor
 from viewer.attention.grouped import GroupedScores
 from viewer.attention.layer import AttentionLayer, LayerKind
 from viewer.attention.layout import TokenLayout
-from viewer.backends.one_grid import require_cover
+from viewer.backends.cover import require_cover
 from viewer.backends.position_math import shrink
 from viewer.backends.positions import CHANNELS, PADDING, Lost, PositionTrace
 from viewer.backends.torch_groups import Grouping, find_groups

@@ -75,8 +75,8 @@ def summary(rows: list[Covered]) -> str:
     share = f" ({len(verified) / len(attending):.0%})" if attending else ""
     doubted, refused = len(shown) - len(verified), len(attending) - len(shown)
     return (
-        f"Of {len(rows)} modules, {len(attending)} attend with a softmax: "
-        f"{len(verified)} are verified{share}, {doubted} are shown but not verified, {refused} are refused."
+        f"Modules: {len(rows)}; attending with a softmax: {len(attending)}. Of these verified: "
+        f"{len(verified)}{share}, shown but not verified: {doubted}, refused: {refused}."
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.state.places import answering_layout, limited, map_grid, spreads, why_blank
+from viewer.state.places import answering_layout, map_grid, spreads, why_blank
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -84,7 +84,7 @@ def attended(document: ImageDocument, query: Query, direction: Direction) -> Att
 
 def _why_broken(layer: AttentionLayer, maps: npt.NDArray[np.float32]) -> str:
     """Return that a layer's weights are no numbers, where that can't mean that they are out of reach."""
-    if np.isnan(maps.sum()) and not limited(layer):
+    if np.isnan(maps.sum()) and not layer.limited:
         return "some of its weights are not numbers"
     return ""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.state.places import limited, map_grid, why_blank
+from viewer.state.places import map_grid, why_blank
 from viewer.state.scale import limits
 from viewer.state.words import asked_words, bar_words
 
@@ -89,7 +89,7 @@ def heads(
         blank=tuple(why_blank(layer, query, selection.direction) for layer in record.layers)
         if found is None
         else found.blank,
-        hatched=any(map(limited, record.layers)),
+        hatched=any(layer.limited for layer in record.layers),
         vmax=np.ones((len(counts), max(counts)), np.float32)
         if found is None
         else limits(found, display.scale),

@@ -15,7 +15,6 @@ from viewer.state.places import (
     asked_layout,
     patch_of,
     query_of,
-    same_patches,
     why_blank,
 )
 from viewer.state.scale import limits
@@ -301,7 +300,7 @@ def _grids(asked: TokenLayout, answers: TokenLayout, direction: Direction) -> st
         return "no patches"
     # Where strided windows overlap, patches do not tile the picture, and a border stays bare.
     around = "" if _tiles(asked) and _tiles(answers) else ", each around the centre of what it sees"
-    if same_patches(asked, answers):
+    if asked.same_patches(answers):
         return f"{grid_words(asked.grid)} of patches{around}, counted from 0"
     queries, keys = (asked, answers) if direction == "from" else (answers, asked)
     return f"queries {grid_words(queries.grid)}, keys {grid_words(keys.grid)}{around}, counted from 0"

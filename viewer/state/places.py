@@ -63,7 +63,7 @@ def patch_of(layout: TokenLayout, places: TokenLayout, query: tuple[int, int]) -
     query
         Row and column on the grid of `places`.
     """
-    return query if same_patches(layout, places) else layout.patch_at(*_centre(places, query))
+    return query if layout.same_patches(places) else layout.patch_at(*places.centre(query))
 
 
 def query_of(
@@ -77,7 +77,7 @@ def query_of(
     for query in among:
         if isinstance(query, tuple) and patch_of(layout, places, query) == patch:
             return query
-    return patch if same_patches(layout, places) else places.patch_at(*_centre(layout, patch))
+    return patch if layout.same_patches(places) else places.patch_at(*layout.centre(patch))
 
 
 def stepped(
@@ -93,13 +93,6 @@ def stepped(
     row, column = patch_of(layout, places, query)
     there = (min(max(row + down, 0), rows - 1), min(max(column + right, 0), columns - 1))
     return query_of(layout, places, there, [query])
-
-
-def same_patches(one: TokenLayout, other: TokenLayout) -> bool:
-    """Return whether two layouts have their patches at the same places."""
-    return one is other or (
-        (one.grid, one.patch_px, one.origin) == (other.grid, other.patch_px, other.origin)
-    )
 
 
 class Spread(NamedTuple):
@@ -130,7 +123,7 @@ def spreads(layouts: tuple[TokenLayout, ...], places: TokenLayout) -> tuple[Spre
 
 
 def _spread(layout: TokenLayout, places: TokenLayout) -> Spread:
-    under = None if same_patches(layout, places) else layout.patches_under(places)
+    under = None if layout.same_patches(places) else layout.patches_under(places)
     placed = np.flatnonzero(layout.cells >= 0)
     if len(placed) == len(layout.patch_tokens):
         return Spread(layout.patch_tokens[None], under)
@@ -176,14 +169,3 @@ def why_blank(layer: AttentionLayer, query: Query | None, direction: Direction) 
 def map_grid(record: AttentionRecord) -> tuple[int, int]:
     """Return rows and columns of every map; usual ones where no layer has patches (channels alone)."""
     return record.grid if record.layout.placed else _EMPTY_GRID
-
-
-def limited(layer: AttentionLayer) -> bool:
-    """Return whether some keys of a layer are out of a query's reach."""
-    return layer.scores.groups > 1 or layer.scores.stacked.reach([0]) is not None
-
-
-def _centre(layout: TokenLayout, patch: tuple[int, int]) -> tuple[float, float]:
-    """Return (y, x) of a patch in input pixels."""
-    (y, x), (down, across) = layout.origin, layout.patch_px
-    return y + patch[0] * down, x + patch[1] * across

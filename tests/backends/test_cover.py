@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from viewer.attention.layout import TokenLayout
-from viewer.backends.one_grid import require_cover
+from viewer.backends.cover import require_cover
 from viewer.backends.positions import PositionTrace
 from viewer.backends.torch_layers import plan_layers
 from viewer.backends.torch_tap import AttentionTap

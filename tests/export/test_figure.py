@@ -302,6 +302,15 @@ def test_paler_dots_for_heads_on_prefix_tokens() -> None:
     opacity = [float(mark.get("style").split("fill-opacity: ")[1].split(";")[0]) for mark in dots[1:]]
     np.testing.assert_allclose(opacity, np.maximum(1 - np.linspace(0, 1, 12)[1:], 0.15), atol=1e-3)
     assert not any("stroke-opacity" in mark.get("style") for mark in dots)  # the outline stays
+    assert "a head, paler the more it attends to prefix tokens" in " ".join(svg.texts)
+
+
+def test_nothing_is_said_of_prefix_tokens_where_no_head_attends_to_any() -> None:
+    scene = make_scene(make_document(make_record()))
+    scatter = replace(scene.scatter, prefix_mass=np.zeros(12))
+    said = Svg(draw(replace(scene, scatter=scatter), FigureRequest("scatter", title=False), "svg")).texts
+    assert "a head" in said
+    assert not any("prefix tokens" in text for text in said)
 
 
 # -- words --

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
@@ -40,6 +42,14 @@ def test_every_dot_is_painted_at_its_distance(made):
         assert np.abs(around - colour).sum(axis=1).min() < 60
     heights = panel.plot.positions()[:, 1]
     assert (np.argsort(-heights) == np.argsort(panel.plot._scatter.distance)).all()
+
+
+def test_a_dot_has_no_prefix_where_no_head_attends_to_any(made):
+    panel, _, _, scene, _ = made
+    scatter = replace(scene.value.scatter, prefix_mass=np.zeros_like(scene.value.scatter.prefix_mass))
+    assert head_text(scatter, 0) == f"layer 0, head 0: {scatter.distance[0]:.1f} px"
+    panel.paint(scatter)
+    assert panel._legend.toolTip().splitlines()[0] == "● head"
 
 
 def test_hovering_a_dot_names_the_head_and_looks_at_it(qtbot, made):

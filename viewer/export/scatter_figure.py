@@ -96,8 +96,9 @@ class ScatterPart:
         scatter, palette = self.scatter, self.style.palette
         if scatter.blank:
             return []
+        pales = ", paler the more it attends to prefix tokens" if scatter.pales else ""
         entries = [
-            Entry("a head, paler the more it attends to prefix tokens", self._head_marks()),
+            Entry(f"a head{pales}", self._head_marks()),
             Entry("shown", self._shown_marks),
             Entry(scatter.uniform_label, {"color": palette.uniform, **_UNIFORM}),
         ]

@@ -87,6 +87,11 @@ class Scatter:
     query_label: str
     blank: str
 
+    @property
+    def pales(self) -> bool:
+        """Whether any head attends to prefix tokens, so that dots are of different strength."""
+        return bool((self.prefix_mass > 0).any())
+
     @staticmethod
     def steps(levels: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return x and y of a line at one level for each layer, NaN between pieces that do not join.

@@ -168,7 +168,8 @@ class ScatterPanel(QWidget):
         colours = self._palette
         if self._scatter.blank:
             return ((colours.text, "", "no distance to measure", self._scatter.blank),)
-        dot = (colours.dot, "●", "head", "head (paler: more of it on prefix tokens)")
+        pales = " (paler: more of it on prefix tokens)" if self._scatter.pales else ""
+        dot = (colours.dot, "●", "head", f"head{pales}")
         uniform = (colours.uniform, "– –", "uniform", UNIFORM_LABEL)
         convolution = (colours.convolution, "– · –", "convolutions", CONVOLUTION_LABEL)
         if not len(self._scatter.convolution):

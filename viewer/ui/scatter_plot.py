@@ -321,10 +321,14 @@ class QueryMarks(pg.GraphicsObject):
 
 
 def head_text(scatter: Scatter, place: int) -> str:
-    """Return the name and numbers of one dot: "layer 3, head 2: 84.1 px, prefix 12 %"."""
+    """Return the name and numbers of one dot: "layer 3, head 2: 84.1 px, prefix 12 %".
+
+    The prefix is left out where no head of the model attends to any.
+    """
     name = f"layer {scatter.layer[place]}, head {scatter.head[place]}"
     distance = f"{scatter.distance[place]:.1f} {scatter.unit}"
-    return f"{name}: {distance}, prefix {100 * scatter.prefix_mass[place]:.0f} %"
+    prefix = f", prefix {100 * scatter.prefix_mass[place]:.0f} %" if scatter.pales else ""
+    return f"{name}: {distance}{prefix}"
 
 
 def _finite(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

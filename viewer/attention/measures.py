@@ -1,0 +1,161 @@
+"""Every measure of a head by its name: its words and unit, and how it is read off a sweep.
+
+Tables, studies, the axes of the scatter and the read-out all take their measures from `MEASURES`; a new one
+is a row there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from viewer.attention.distance import Protocol
+    from viewer.attention.layer import AttentionLayer
+    from viewer.attention.sweep import LayerMeasures
+
+OfHeads = Callable[["LayerMeasures", "Protocol"], "npt.NDArray[np.float64]"]
+"""float64 (heads,): the measure of each head; NaN where it is not defined."""
+
+OfQueries = Callable[["LayerMeasures", "Protocol"], "npt.NDArray[np.floating]"]
+"""(heads, R * C): the measure of each query in row-major order; NaN where it is not defined."""
+
+Uniform = Callable[["AttentionLayer", "Protocol"], float]
+"""What uniform attention over all that the layer's queries can reach gives; NaN where it is not defined."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number a head.
+
+    Attributes
+    ----------
+    name
+        In tables, studies and options: "mean_distance_px".
+    words
+        In the field's words, for an axis or a sentence: "mean attention distance".
+    unit
+        "px", "patches", "hops", "nats", "tokens"; empty for shares and other pure numbers.
+    low, high
+        Ends of what it can be; None where there is no end.
+    by_protocol
+        Whether the protocol of the distance changes it.
+    of_heads
+        See `OfHeads`.
+    of_queries
+        See `OfQueries`; None where it is a property of the whole matrix.
+    uniform
+        See `Uniform`; None where there is no such reference.
+    source
+        Paper or equation.
+    """
+
+    name: str
+    words: str
+    unit: str
+    low: float
+    high: float | None
+    by_protocol: bool
+    of_heads: OfHeads
+    of_queries: OfQueries | None = None
+    uniform: Uniform | None = None
+    source: str = ""
+
+
+def measure_named(name: str) -> Measure:
+    """Return a measure by its name.
+
+    Raises
+    ------
+    LookupError
+        If there is none; the message lists all there are.
+    """
+    for measure in MEASURES:
+        if measure.name == name:
+            return measure
+    raise LookupError(f"No measure is called {name!r}; there are {', '.join(m.name for m in MEASURES)}.")
+
+
+def _uniform_px(layer: AttentionLayer, protocol: Protocol) -> float:
+    # It needs torch, which whoever only asks for names and words does not load.
+    from viewer.attention.uniform import uniform_layer_distance
+
+    return _mean(uniform_layer_distance(layer, protocol, "px"))
+
+
+def _uniform_patches(layer: AttentionLayer, protocol: Protocol) -> float:
+    from viewer.attention.uniform import uniform_layer_distance
+
+    return _mean(uniform_layer_distance(layer, protocol, "patches"))
+
+
+def _mean(values: npt.NDArray[np.float64]) -> float:
+    there = values[np.isfinite(values)]
+    return float(there.mean()) if there.size else float("nan")
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure(
+        "mean_distance_px",
+        "mean attention distance",
+        "px",
+        *(0.0, None, True),
+        lambda found, protocol: found.distance(protocol, "px"),
+        lambda found, protocol: found.query_distance(protocol, "px"),
+        _uniform_px,
+        "Dosovitskiy et al. 2020, appendix D.7",
+    ),
+    Measure(
+        "mean_distance_patches",
+        "mean attention distance",
+        "patches",
+        *(0.0, None, True),
+        lambda found, protocol: found.distance(protocol, "patches"),
+        lambda found, protocol: found.query_distance(protocol, "patches"),
+        _uniform_patches,
+        "Dosovitskiy et al. 2020, appendix D.7",
+    ),
+    Measure(
+        "entropy_nats",
+        "entropy",
+        "nats",
+        *(0.0, None, False),
+        lambda found, protocol: found.mean_entropy(),
+        lambda found, protocol: found.entropy,
+        source="Shannon 1948, over all keys, prefix keys included",
+    ),
+    Measure(
+        "normalized_entropy",
+        "normalized entropy",
+        "",
+        *(0.0, 1.0, False),
+        lambda found, protocol: found.normalized_entropy(),
+        lambda found, protocol: found.entropy / np.log(max(found.keys, 2)),
+        lambda layer, protocol: 1.0,
+        "entropy over the logarithm of the number of keys",
+    ),
+    Measure(
+        "effective_tokens",
+        "effective tokens",
+        "tokens",
+        *(1.0, None, False),
+        lambda found, protocol: found.effective_tokens(),
+        lambda found, protocol: np.exp(found.entropy),
+        lambda layer, protocol: float(layer.scores.stacked.keys),
+        "exponential of the mean entropy",
+    ),
+    Measure(
+        "prefix_mass",
+        "attention on prefix tokens",
+        "",
+        *(0.0, 1.0, False),
+        lambda found, protocol: found.mean_prefix_mass(),
+        lambda found, protocol: found.prefix_mass,
+        lambda layer, protocol: len(layer.key_layout.prefix_tokens) / layer.scores.keys,
+    ),
+)

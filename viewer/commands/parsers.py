@@ -1,0 +1,220 @@
+"""The command lines of the headless commands; importing this costs nothing."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from viewer.commands import arguments
+from viewer.version import __version__
+
+USAGE = 2  # exit code
+
+_MODEL_HELP = (
+    "sample, a timm or torchvision/ name, hf:ORG/NAME, a transformers folder, or a file "
+    "(.onnx, .pt2, .pt, .pth, .safetensors)"
+)
+
+
+_EPILOG = """\
+commands (each explains itself with --help):
+  measure IMAGE ... --model MODEL    distance, entropy and prefix mass of every head
+  render IMAGE --model MODEL -o FIG  the figure the window would make
+  models [PATTERN]                   what can be opened by name
+
+A file that is called like a command is opened as ./measure.
+"""
+
+
+class Parser(ArgumentParser):
+    """A parser that ends with its exit code also where nobody can be told what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line, and end."""
+        try:
+            super().error(message)
+        except OSError:  # standard error is full, which Python 3.10's parser does not expect
+            sys.exit(USAGE)
+
+
+def new(name: str, description: str, epilog: str | None = None) -> ArgumentParser:
+    """Return a parser of one command, or of the window where `name` is empty."""
+    return Parser(
+        prog=f"patchreach {name}".strip(),
+        description=description,
+        epilog=epilog,
+        formatter_class=RawDescriptionHelpFormatter,
+        # A shortened option would change its meaning when a longer one comes to stand beside it.
+        allow_abbrev=False,
+    )
+
+
+def window_parser() -> ArgumentParser:
+    """Return the parser of a command line without a command."""
+    parser = new("", "See how far every attention head of a Vision Transformer reaches.", _EPILOG)
+    parser.add_argument(
+        "files",
+        type=arguments.name,
+        nargs="*",
+        metavar="FILE",
+        help="pictures, model files or exported figures",
+    )
+    parser.add_argument(
+        "--sample", action="store_true", help="open the sample model and a shipped photograph"
+    )
+    add_model(parser, required=False)
+    parser.add_argument("--theme", choices=("light", "dark", "talk"), help="by default the one chosen last")
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start as on the first day, without touching the settings that are kept",
+    )
+    parser.add_argument(
+        "--screenshot", metavar="PNG", help="save a picture of the window when filled, and end"
+    )
+    parser.add_argument("--version", action="version", version=f"patchreach {__version__}")
+    return parser
+
+
+def _measure_parser() -> ArgumentParser:
+    parser = new("measure", "Measure distance, entropy and prefix mass of every head of every layer.")
+    parser.add_argument("images", type=arguments.name, nargs="+", metavar="IMAGE", help="a picture file")
+    add_model(parser, required=True)
+    _add_protocol(parser)
+    parser.add_argument(
+        "--format",
+        choices=("table", "csv", "json", "parquet"),
+        help="by default the suffix of -o, else table",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to; by default the terminal")
+    return parser
+
+
+def _render_parser() -> ArgumentParser:
+    parser = new("render", "Draw one figure, as the window would.")
+    parser.add_argument("image", type=arguments.name, metavar="IMAGE", help="a picture file")
+    add_model(parser, required=True)
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FIG", help="the figure: .png, .svg or .pdf"
+    )
+    parser.add_argument(
+        "--view",
+        choices=("overlay", "heads", "scatter", "all"),
+        default="overlay",
+        help="what to draw, default %(default)s",
+    )
+    parser.add_argument("--layer", type=arguments.count, metavar="L", help="from 0; by default the last")
+    parser.add_argument(
+        "--head",
+        type=arguments.head,
+        default="mean",
+        metavar="H",
+        help="from 0, or all fused: mean (default), max, min",
+    )
+    parser.add_argument(
+        "--query",
+        type=arguments.query,
+        metavar="R,C",
+        help="a patch, by default the middle one, on the finest grid of any layer; or cls, reg1, ...",
+    )
+    parser.add_argument(
+        "--direction", choices=("from", "to"), default="from", help="what the query attends to, or who to it"
+    )
+    _add_protocol(parser)
+    parser.add_argument("--unit", choices=("px", "patches"), default="px", help="of distances")
+    _add_looks(parser)
+    return parser
+
+
+def _add_looks(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--scale", type=arguments.count, choices=(1, 2, 3, 4), default=2, help="of a PNG, default %(default)s"
+    )
+    parser.add_argument(
+        "--theme", choices=("light", "dark", "talk"), default="light", help="talk: large type"
+    )
+    parser.add_argument(
+        "--ground", choices=("light", "dark", "transparent"), help="by default the theme's own"
+    )
+    parser.add_argument("--no-title", action="store_true", help="leave title and facts out")
+    parser.add_argument(
+        "--color-scale",
+        choices=("shared", "per-head"),
+        default="shared",
+        help="one for all heads, or each its own",
+    )
+    parser.add_argument(
+        "--colormap",
+        type=arguments.colormap,
+        default="viridis",
+        metavar="NAME",
+        help="viridis (default), cividis, inferno, magma, plasma, batlow",
+    )
+    parser.add_argument(
+        "--opacity",
+        type=arguments.share,
+        default=0.8,
+        metavar="0..1",
+        help="of the overlay, default %(default)s",
+    )
+    parser.add_argument("--no-fade", action="store_true", help="paint weak patches as opaque as strong ones")
+    parser.add_argument("--grid", action="store_true", help="draw the patch grid")
+    parser.add_argument(
+        "--ring",
+        type=arguments.count,
+        default=0,
+        metavar="K",
+        help="outline what K stacked 3x3 convolutions reach",
+    )
+
+
+def _models_parser() -> ArgumentParser:
+    parser = new("models", "List the models that can be opened by name.")
+    parser.add_argument(
+        "pattern", nargs="?", default="", metavar="PATTERN", help="part of a name, or with * and ?"
+    )
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="run a small model of each timm module (whose name fits), tell what is found; takes minutes",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="where the coverage goes; by default the terminal"
+    )
+    return parser
+
+
+def add_model(parser: ArgumentParser, required: bool) -> None:
+    """Add the options that say which model, and how and where it runs."""
+    parser.add_argument("--model", type=arguments.name, required=required, metavar="MODEL", help=_MODEL_HELP)
+    parser.add_argument(
+        "--weights", type=arguments.name, metavar="FILE", help="a checkpoint for the architecture MODEL names"
+    )
+    parser.add_argument(
+        "--image-size",
+        type=arguments.size,
+        metavar="HxW",
+        help="input in pixels, height first: 224x320, 518 (square), or whole; default: the model's",
+    )
+    parser.add_argument(
+        "--device", default="auto", metavar="DEVICE", help="auto (default), cpu, cuda, cuda:1, mps"
+    )
+
+
+def _add_protocol(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--protocol",
+        choices=("renormalized", "original"),
+        default="renormalized",
+        help="of distances: over patches alone (default), or prefix tokens count as 0",
+    )
+
+
+COMMANDS: dict[str, Callable[[], ArgumentParser]] = {
+    "measure": _measure_parser,
+    "render": _render_parser,
+    "models": _models_parser,
+}

@@ -20,7 +20,7 @@ def moved(op: str, places, shape, controls=(), **attributes) -> torch.Tensor:
     ]
     node = helper.make_node(op, inputs, ["o"], **attributes)
     padded = [*places, *[None] * (len(inputs) - len(places))]
-    return move(Setting(node, padded, [shape], lambda n: controls.get(n)))[0]
+    return move(Setting(node, padded, [shape], lambda n: controls.get(n), (8, 12)))[0]
 
 
 def tokens(*spots: complex, width: int = 4) -> torch.Tensor:

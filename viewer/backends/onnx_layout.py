@@ -20,8 +20,8 @@ from viewer.backends.onnx_moves import CONTROLS, follow
 from viewer.backends.onnx_places import NO_LABEL, first_picture, picture
 from viewer.backends.onnx_rules import unplaced
 from viewer.backends.position_call import Lost
-from viewer.backends.position_math import PADDING_LABEL, mean_place, shrink
-from viewer.backends.positions import CHANNELS, PADDING
+from viewer.backends.position_math import mean_place, shrink
+from viewer.backends.positions import CHANNELS, STAND_INS
 from viewer.backends.torch_layers import Planned, plan_layers
 
 _DETECTION = re.compile(r"det(ection)?_?tok|quer", re.I)
@@ -111,10 +111,11 @@ def plan_attention(
 
     known = _known_places(program, picture_layout, shapes, labels)
     hand_on = {match.context.tensor: match.queries.tensor for match in found}
-    places = follow(traced_nodes(graph, found), known, shapes, control, hand_on)
+    size = _size(shapes[program.image], picture_layout)
+    places = follow(traced_nodes(graph, found), known, shapes, control, hand_on, size)
     arrangements = [Lost(match.unclear) if match.unclear else arrange(match, shapes) for match in found]
     located = [_located(match, arranged, places) for match, arranged in zip(found, arrangements, strict=True)]
-    trace = _Trace(_size(shapes[program.image], picture_layout), _names(graph, labels, located))
+    trace = _Trace(size, _names(graph, labels, located))
     planned = plan_layers(program.name, located, trace)
     return planned, tuple(
         replace(one.arrangement, mine=one.mine) if plan is not None and one.arrangement else None
@@ -151,7 +152,7 @@ class _Trace:
     names: Mapping[int, str]
 
     def parameter_name(self, label: int) -> str:
-        return PADDING if label == PADDING_LABEL else self.names.get(label, "")
+        return STAND_INS.get(label) or self.names.get(label, "")
 
 
 def _size(shape: tuple[int, ...], picture_layout: str) -> tuple[int, int]:
@@ -211,7 +212,7 @@ def _names(graph: Graph, labels: Mapping[str, int], located: Sequence[_Located])
         keys = one.places[1]
         if isinstance(keys, Tensor) and len(keys) and not bool(keys.real.isnan().all()):
             tokens = keys[0][keys[0].real.isnan()]
-            own = [int(label) for label in tokens.imag.tolist() if label != PADDING_LABEL]
+            own = [int(label) for label in tokens.imag.tolist() if label not in STAND_INS]
             for label, name in zip(
                 own, prefix_names([sources.get(n, "") for n in own], distilled), strict=True
             ):
@@ -219,8 +220,8 @@ def _names(graph: Graph, labels: Mapping[str, int], located: Sequence[_Located])
     for one in located:
         queries = one.places[0]
         if isinstance(queries, Tensor) and bool(queries.real.isnan().all()):
-            for label in queries.imag.unique().tolist():
-                known.setdefault(int(label), _PARAMETERS["latent"])
+            for label in set(queries.imag.unique().int().tolist()) - set(STAND_INS):
+                known.setdefault(label, _PARAMETERS["latent"])
     return known
 
 

@@ -133,6 +133,7 @@ def follow(
     shapes: Mapping[str, tuple[int, ...]],
     control: Callable[[str], npt.NDArray[np.int64] | None],
     hand_on: Mapping[str, str],
+    size: tuple[int, int],
 ) -> dict[str, Tensor | Lost]:
     """Move places through nodes in graph order.
 
@@ -148,6 +149,8 @@ def follow(
         Values of small integer tensors by name.
     hand_on
         By output of an attention: its queries, whose lack of a place the output shares.
+    size
+        Height and width of the picture.
 
     Returns
     -------
@@ -163,7 +166,7 @@ def follow(
         moving = [one for at, one in enumerate(inputs) if at not in CONTROLS.get(node.op_type, ())]
         lost = next((one for one in moving if isinstance(one, Lost)), None)
         if lost is None:
-            lost = _follow_node(node, names, inputs, places, shapes, control, hand_on, ages)
+            lost = _follow_node(node, names, inputs, places, shapes, control, hand_on, size, ages)
         if lost is not None:
             places.update(dict.fromkeys(names, lost))
         ages.update(dict.fromkeys(names, len(ages) + 1))
@@ -178,6 +181,7 @@ def _follow_node(
     shapes: Mapping[str, tuple[int, ...]],
     control: Callable[[str], npt.NDArray[np.int64] | None],
     hand_on: Mapping[str, str],
+    size: tuple[int, int],
     ages: Mapping[str, int],
 ) -> Lost | None:
     """Add the places of a node's outputs; return why not where they are not known."""
@@ -191,6 +195,7 @@ def _follow_node(
         places=[None if isinstance(one, Lost) else one for one in inputs],
         shapes=[shapes[name] for name in names],
         control=lambda at: control(node.input[at]) if node.input[at] else None,
+        size=size,
         ages=[ages.get(name, 0) for name in node.input],
     )
     try:

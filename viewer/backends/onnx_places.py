@@ -10,10 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from viewer.backends.position_math import filled, merge, shrink
+from viewer.backends.position_math import BELOW, filled, merge, shrink
 
-# The pictures of a batch lie this many pixels below one another, so that no two share a place.
-_BELOW = 1e5
 NO_LABEL = 1 << 20
 """Label of elements that stem from no parameter in particular; higher than that of any parameter."""
 
@@ -31,7 +29,7 @@ def picture(shape: Sequence[int], layout: str) -> Tensor:
     pixels = pixels if layout == "NCHW" else pixels[..., None]
     if shape[0] == 1:
         return pixels.expand(tuple(shape))
-    below = (torch.arange(shape[0]) * _BELOW).view(-1, 1, 1, 1)
+    below = (torch.arange(shape[0]) * BELOW).view(-1, 1, 1, 1)
     return (pixels + below).expand(tuple(shape))
 
 
@@ -43,7 +41,7 @@ def first_picture(*sides: Tensor) -> Tensor:
     sides
         Places of queries or keys, (stacked, tokens); a product belongs where any of its tokens does.
     """
-    later = [(places.real.nan_to_num(0) > _BELOW / 2).any(dim=1) for places in sides]
+    later = [(places.real.nan_to_num(0) > BELOW / 2).any(dim=1) for places in sides]
     return torch.nonzero(~torch.stack(later).any(dim=0)).flatten()
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from viewer.backends.onnx_graph import attribute
 from viewer.backends.onnx_places import NO_LABEL, UnknownPlace, combined, has_place
-from viewer.backends.position_math import PADDING_LABEL, compact, joined, mean_place, shrink
+from viewer.backends.position_math import PADDING_LABEL, compact, joined, mean_of, mean_place, shrink
 from viewer.backends.position_math import unplaced as without_place
 from viewer.backends.position_rules import product_place
 
@@ -32,6 +32,8 @@ class Setting:
         Of each output that is there, as they were in a real run.
     control
         Values of small integer inputs (indices, axes), by input position; None where there is no such input.
+    size
+        Height and width of the picture.
     ages
         Of each input, in which order they were made.
     """
@@ -40,6 +42,7 @@ class Setting:
     places: Sequence[Tensor | None]
     shapes: Sequence[tuple[int, ...]]
     control: Callable[[int], npt.NDArray[np.int64] | None]
+    size: tuple[int, int]
     ages: Sequence[int] = ()
 
     def operands(self, *which: int) -> list[tuple[Tensor, int]]:
@@ -211,21 +214,26 @@ def tile(at: Setting) -> Tensor:
 
 
 def reduce(at: Setting) -> Tensor:
-    """Average what is taken together."""
+    """Average what is taken together; a mean over the picture has no place."""
     places = at.places[0]
     axes = at.given("axes", 1)
-    every = range(places.ndim)
     if not axes and attribute(at.node, "noop_with_empty_axes", 0):
         return places
-    mean = mean_place(places, list(axes) if axes else list(every), keepdim=True)
-    return mean.expand([1 if n in {axis % places.ndim for axis in axes or every} else size
-                        for n, size in enumerate(places.shape)]).reshape(at.shapes[0])  # fmt: skip
+    taken = list(axes or range(places.ndim))
+    if at.node.op_type in ("ReduceMean", "QLinearReduceMean"):
+        mean = mean_of(places, taken, True, at.size)
+    else:
+        mean = mean_place(places, taken, True)
+    return mean.reshape(at.shapes[0])
 
 
 def over_channels(at: Setting) -> Tensor:
-    """Average all positions, which is what global pooling takes together."""
+    """Average all positions, which is what global pooling takes together; a mean of all has no place."""
     places = at.places[0]
-    return mean_place(places, list(range(2, places.ndim)), keepdim=True).expand(at.shapes[0])
+    dims = list(range(2, places.ndim))
+    if at.node.op_type == "GlobalMaxPool":
+        return mean_place(places, dims, keepdim=True).expand(at.shapes[0])
+    return mean_of(places, dims, True, at.size).expand(at.shapes[0])
 
 
 def product(at: Setting) -> Tensor:

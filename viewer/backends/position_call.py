@@ -29,6 +29,8 @@ class Call:
         Returns the number of the parameter a tensor stems from.
     age
         Returns a number that is larger the later a tensor was made.
+    size
+        Height and width of the picture.
     """
 
     func: torch._ops.OpOverload
@@ -38,6 +40,7 @@ class Call:
     companion: Callable[[Tensor], Tensor | None]
     label: Callable[[Tensor], int]
     age: Callable[[Tensor], int]
+    size: tuple[int, int]
 
     @property
     def name(self) -> str:

@@ -10,6 +10,10 @@ from torch import Tensor
 
 PADDING_LABEL = -1
 """Stands in for a parameter's number where elements were filled in."""
+MEAN_LABEL = -2
+"""Stands in for a parameter's number where elements are a mean over the whole picture."""
+BELOW = 1e5
+"""The pictures of a batch lie this many pixels below one another, so that no two share a place."""
 # Corners of cells are further apart than their sides, and the outermost cells are counted half.
 _NEIGHBOURS = 1.5
 
@@ -119,6 +123,45 @@ def mean_place(companion: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
     for dim in reversed(dims):
         small = small.squeeze(dim)
     return small
+
+
+def mean_of(companion: Tensor, dims: Sequence[int], keepdim: bool, size: tuple[int, int]) -> Tensor:
+    """Return the mean place of what is averaged; a mean over a whole picture has none.
+
+    Parameters
+    ----------
+    companion, dims, keepdim
+        As for `mean_place`.
+    size
+        Height and width of the picture.
+    """
+    found = mean_place(companion, dims, keepdim)
+    if _one_place(shrink(found)) and _spans(shrink(companion), dims, size):
+        return unplaced(found.shape, MEAN_LABEL)
+    return found
+
+
+def _one_place(companion: Tensor) -> bool:
+    """Return whether all elements sit at one place of their picture."""
+    y, x = companion.real % BELOW, companion.imag
+    return bool(((y - y.amin()).abs() < 0.5).all() and ((x - x.amin()).abs() < 0.5).all())
+
+
+def _spans(companion: Tensor, dims: Sequence[int], size: tuple[int, int]) -> bool:
+    """Return whether what lies along some dimensions is spread over both sides of a picture.
+
+    The outermost of two patches are half a side apart, of more patches further.
+    """
+    dims = [dim % companion.ndim for dim in dims if companion.shape[dim] > 1]
+    if not dims:
+        return False
+    here = ~companion.real.isnan()
+    for axis, side in zip((companion.real, companion.imag), size, strict=True):
+        last = torch.where(here, axis, -torch.inf).amax(dims)
+        first = torch.where(here, axis, torch.inf).amin(dims)
+        if not bool((last - first > side * 0.499).all()):
+            return False
+    return True
 
 
 def joined(parts: Sequence[Tensor], dim: int, shape: Sequence[int]) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from viewer.backends import position_sliding as sliding
 from viewer.backends.position_call import Call, Companions, Rule, stopped
-from viewer.backends.position_math import PADDING_LABEL, compact, filled, joined, mean_place, merge
+from viewer.backends.position_math import PADDING_LABEL, compact, filled, joined, mean_of, mean_place, merge
 from viewer.backends.torch_ops import FUSED, SOFTMAX, op_name, tensors_in
 
 
@@ -144,7 +144,7 @@ def fused_attention(call: Call) -> Companions:
 
 
 def reduce(call: Call) -> Companions:
-    """Average what a sum, mean, norm or extreme takes together."""
+    """Average what a sum, mean, norm or extreme takes together; a mean over the picture has no place."""
     given = call.given()
     companion = call.full(given["self"])
     dims = given.get("dim")
@@ -152,6 +152,8 @@ def reduce(call: Call) -> Companions:
         dims = list(range(companion.ndim))
     dims = [dims] if isinstance(dims, int) else list(dims)
     keepdim = bool(given.get("keepdim", False))
+    if call.name == "mean":
+        return [mean_of(companion, dims, keepdim, call.size).expand(call.outputs[0].shape)]
     return [mean_place(companion, dims, keepdim).expand(output.shape) for output in call.outputs]
 
 

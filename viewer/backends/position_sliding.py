@@ -10,7 +10,16 @@ import torch
 from torch.nn import functional
 
 from viewer.backends.position_call import Call, Companions
-from viewer.backends.position_math import compact, mean_place, over_channels, resample, run_on, shrink, slide
+from viewer.backends.position_math import (
+    compact,
+    mean_of,
+    mean_place,
+    over_channels,
+    resample,
+    run_on,
+    shrink,
+    slide,
+)
 
 
 def convolution(call: Call) -> Companions:
@@ -54,6 +63,9 @@ def adaptive_pool(call: Call) -> Companions:
     """Average the windows, of unequal sizes perhaps, that make up a grid of a given size."""
     given = call.given()
     companion, spatial = call.full(given["self"]), len(given["output_size"])
+    if "avg" in call.name and set(given["output_size"]) == {1}:
+        dims = range(companion.ndim - spatial, companion.ndim)
+        return [mean_of(companion, dims, True, call.size).expand(call.outputs[0].shape)]
     for axis in range(spatial):
         dim = companion.ndim - spatial + axis
         size, wanted = companion.shape[dim], call.outputs[0].shape[dim]

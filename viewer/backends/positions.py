@@ -17,7 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.backends import position_rules
 from viewer.backends.position_call import Call, Lost, stopped
-from viewer.backends.position_math import PADDING_LABEL, compact, mean_place, shrink, unplaced
+from viewer.backends.position_math import MEAN_LABEL, PADDING_LABEL, compact, mean_place, shrink, unplaced
 from viewer.backends.position_rules import laid_out
 from viewer.backends.torch_ops import tensors_in
 
@@ -26,6 +26,10 @@ _AGREEMENT = 0.5
 
 PADDING = "padding"
 """What stands in for a parameter's name where windows were filled up."""
+MEAN = "mean"
+"""What stands in for a parameter's name where tokens are a mean over the whole picture."""
+STAND_INS = {PADDING_LABEL: PADDING, MEAN_LABEL: MEAN}
+"""What tokens without a place are called that stem from no parameter, by label."""
 CHANNELS = Lost("its channels attend to one another, not its tokens")
 
 
@@ -86,7 +90,9 @@ class PositionTrace:
             if rule is None:
                 lost = stopped(name)
             else:
-                found = rule(Call(func, args, kwargs, outputs, self._companion, self._label, self._age))
+                found = rule(
+                    Call(func, args, kwargs, outputs, self._companion, self._label, self._age, self.size)
+                )
         for output, companion in zip(outputs, found if lost is None else [lost] * len(outputs), strict=False):
             self._set(output, companion)
         if func._schema.is_mutable:
@@ -171,7 +177,7 @@ class PositionTrace:
 
     def parameter_name(self, label: int) -> str:
         """Return the name of the parameter that a token without a place stems from; may be empty."""
-        return PADDING if label == PADDING_LABEL else self._names[label]
+        return STAND_INS[label] if label in STAND_INS else self._names[label]
 
     def _full(self, tensor: Tensor) -> Tensor:
         companion = self._companions.get(tensor)

@@ -15,7 +15,7 @@ from viewer.attention.layer import AttentionLayer, LayerKind
 from viewer.attention.layout import TokenLayout
 from viewer.backends.cover import require_cover
 from viewer.backends.position_math import shrink
-from viewer.backends.positions import CHANNELS, PADDING, Lost, PositionTrace
+from viewer.backends.positions import CHANNELS, STAND_INS, Lost, PositionTrace
 from viewer.backends.torch_groups import Grouping, find_groups
 from viewer.backends.torch_tap import Tapped
 from viewer.errors import LayoutError
@@ -238,7 +238,7 @@ def prefix_names(parameters: Sequence[str]) -> list[str]:
     kinds = [_kind(parameter) for parameter in parameters]
     names = []
     for place, kind in enumerate(kinds):
-        if kind == PADDING:
+        if kind in STAND_INS.values():
             names.append(kind)
         elif not kind:
             names.append(f"prefix{place}")
@@ -250,7 +250,7 @@ def prefix_names(parameters: Sequence[str]) -> list[str]:
 
 
 def _kind(parameter: str) -> str:
-    if parameter == PADDING:
+    if parameter in STAND_INS.values():
         return parameter
     # CrossViT numbers its branches: cls_token_0.
     leaf = re.sub(r"_\d+$", "", parameter.rpartition(".")[2])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from viewer.state.selection import Direction, Fusion, HeadRef, Query
 
 _MODELS = {"sample": "DINOv2 ViT-S/14 (sample)"}
-_TOKENS = {"cls": "class token", "dist": "distillation token"}
+_TOKENS = {"cls": "class token", "dist": "distillation token", "mean": "mean token"}
 _KINDS = {"pool": " (attention pooling)", "channel": " (channel attention)"}
 
 PROTOCOLS: dict[Protocol, str] = {

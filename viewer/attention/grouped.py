@@ -84,6 +84,10 @@ class GroupedScores:
             log_normalizer = log_normalizer[:, group * count : (group + 1) * count]
         return self.group(group).column(inside, log_normalizer)
 
+    def columns(self, keys: slice, log_normalizer: Tensor | None, out: Tensor) -> Tensor:
+        """Return columns of the same keys in every group: of `stacked`, see there."""
+        return self.stacked.columns(keys, log_normalizer, out)
+
     def softmax_rows(self, rows: slice, scratch: Scratch) -> SoftmaxRows:
         """Return weights of the same queries in every group: of `stacked`, see there."""
         return self.stacked.softmax_rows(rows, scratch)

@@ -101,6 +101,9 @@ class Scores(Protocol):
     def column(self, key: int, log_normalizer: Tensor | None) -> Tensor:
         """Return how much queries of a key's group attend to it, float32 (heads, queries of a group)."""
 
+    def columns(self, keys: slice, log_normalizer: Tensor | None, out: Tensor) -> Tensor:
+        """Return how much queries (of `stacked`) attend to some keys, float32 (heads, keys, queries)."""
+
     def softmax_rows(self, rows: slice, scratch: Scratch) -> SoftmaxRows:
         """Return weights of a chunk of queries (of `stacked`) with their entropy and normalizer."""
 

@@ -208,6 +208,27 @@ class QueryKeyScores:
         weights = torch.exp_(logits - log_normalizer)
         return weights.masked_fill_(log_normalizer == -torch.inf, 0.0)
 
+    def columns(self, keys: slice, log_normalizer: Tensor | None, out: Tensor) -> Tensor:
+        """Return how much every query attends to some keys, float32 (heads, keys, queries): columns as rows.
+
+        Parameters
+        ----------
+        keys
+            Token indices.
+        log_normalizer
+            float32 (heads, queries), see `SoftmaxRows`.
+        out
+            Contiguous buffer of that shape to write to.
+        """
+        vectors = self.key_vectors[:, keys] * self.scale
+        if len(vectors) < self.heads:
+            vectors = vectors.repeat_interleave(self.heads // len(vectors), dim=0)
+        torch.baddbmm(-log_normalizer[:, None], vectors, self.query_vectors.mT, out=out)
+        if self.bias is not None:
+            out.add_(self.bias[:, :, keys].mT.to(torch.float32))
+        out.exp_()
+        return out if self.bias is None else out.masked_fill_(log_normalizer[:, None] == -torch.inf, 0.0)
+
     def softmax_rows(self, rows: slice, scratch: Scratch) -> SoftmaxRows:
         """Return a chunk's weights with entropy and normalizer.
 
@@ -304,6 +325,10 @@ class WeightScores:
     def column(self, key: int, log_normalizer: Tensor | None) -> Tensor:
         """Return how much every query attends to one key, float32 (heads, queries)."""
         return self._weights[:, :, key]
+
+    def columns(self, keys: slice, log_normalizer: Tensor | None, out: Tensor) -> Tensor:
+        """Return how much every query attends to some keys, as `QueryKeyScores.columns` does."""
+        return out.copy_(self._weights[:, :, keys].mT)
 
     def softmax_rows(self, rows: slice, scratch: Scratch) -> SoftmaxRows:
         """Return a chunk's weights and entropy; there is no normalizer."""

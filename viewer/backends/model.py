@@ -77,6 +77,8 @@ class Model(Protocol):
         How it wants its pictures; may be replaced by `with_preprocessing`.
     notes
         Sentences a person should read (what was assumed, what fell back).
+    patch
+        Height and width of a patch in pixels, of which input sizes are multiples; None where it is not known.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Model(Protocol):
     device: str
     preprocessing: Preprocessing
     notes: tuple[str, ...]
+    patch: tuple[int, int] | None
 
     def attend(self, image: ModelInput, job: Job | None = None) -> AttentionRecord:
         """Run the model once on one picture and return its attention.

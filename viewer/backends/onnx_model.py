@@ -74,6 +74,11 @@ class OnnxModel:
         fed = (filled_note(self.name, self.input.fillers),) if self.input.fillers else ()
         return ((assumed,) if assumed else ()) + fed + self.runner.notes
 
+    @property
+    def patch(self) -> tuple[int, int] | None:
+        """See `viewer.backends.model.Model`."""
+        return self.input.patch
+
     def with_preprocessing(self, preprocessing: Preprocessing) -> OnnxModel:
         """Return this model with other preprocessing, sharing its session.
 
@@ -131,9 +136,9 @@ class OnnxModel:
 
     def _sized(self, picture: DecodedImage) -> Preprocessing:
         """Choose the input size where a picture is to be seen whole."""
-        if self.preprocessing.crop_mode != "whole" or self.input.patch is None:
+        if self.preprocessing.crop_mode != "whole" or self.patch is None:
             return self.preprocessing
-        size = whole_size(picture.pixels.shape[:2], self.preprocessing.size, self.input.patch)
+        size = whole_size(picture.pixels.shape[:2], self.preprocessing.size, self.patch)
         return replace(self.preprocessing, size=size)
 
 

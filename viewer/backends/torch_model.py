@@ -69,6 +69,11 @@ class TorchModel:
         """The PyTorch module, at its own input size."""
         return self.runner.sizes.base
 
+    @property
+    def patch(self) -> tuple[int, int] | None:
+        """See `viewer.backends.model.Model`."""
+        return patch_size(self.module)
+
     def with_preprocessing(self, preprocessing: Preprocessing) -> TorchModel:
         """Return this model with other preprocessing, sharing its weights.
 
@@ -79,7 +84,7 @@ class TorchModel:
         """
         if preprocessing.layout != "NCHW":
             raise InputError(f"{self.name} takes its input as NCHW, not {preprocessing.layout}.")
-        if preprocessing.crop_mode == "whole" and patch_size(self.module) is None:
+        if preprocessing.crop_mode == "whole" and self.patch is None:
             raise InputError(
                 f"{self.name} does not tell its patch size, so no size can be chosen for a picture."
             )
@@ -137,10 +142,9 @@ class TorchModel:
 
     def _sized(self, picture: DecodedImage) -> Preprocessing:
         """Choose the input size where a picture is to be seen whole."""
-        patch = patch_size(self.module)
-        if self.preprocessing.crop_mode != "whole" or patch is None:
+        if self.preprocessing.crop_mode != "whole" or self.patch is None:
             return self.preprocessing
-        size = whole_size(picture.pixels.shape[:2], self.preprocessing.size, patch)
+        size = whole_size(picture.pixels.shape[:2], self.preprocessing.size, self.patch)
         return replace(self.preprocessing, size=size)
 
     def _prediction(self, output: Tensor) -> Prediction | None:

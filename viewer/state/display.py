@@ -11,6 +11,12 @@ Protocol = Literal["renormalized", "original"]
 Unit = Literal["px", "patches"]
 Scale = Literal["shared", "per head"]
 Theme = Literal["light", "dark", "talk"]
+MapKind = Literal["attention", "rollout"]
+"""What the picture shows over its patches; see `viewer.state.maps.MAPS`."""
+RolloutFusion = Literal["mean", "max", "min"]
+Centring = Literal["plain", "centred"]
+Likened = Literal["layers", "heads"]
+LikenedHeads = Literal["fused", "shown"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,21 @@ class DisplayValue:
         Number of stacked 3x3 convolutions whose reach is outlined around the query; 0 draws none.
     theme
         Colours and type size of the window and of figures.
+    map
+        What the picture shows over its patches.
+    rollout_fusion
+        How the heads of a layer become one in a rollout.
+    start_layer
+        First layer that is in a rollout.
+    x_measure, y_measure
+        What the scatter has along its axes: "layer" (along x), "mean_distance" in the chosen unit, or the name
+        of a measure in `viewer.attention.measures.MEASURES`.
+    likeness
+        Which cosines the likeness view shows: of attention as it is, or without the means of its columns.
+    likeness_of
+        Whether it compares layers, or the heads of the shown layer.
+    likeness_heads
+        Whether layers are compared by the mean over their heads, or by the shown head.
     """
 
     protocol: Protocol = "renormalized"
@@ -48,6 +69,14 @@ class DisplayValue:
     grid: bool = False
     ring: int = 0
     theme: Theme = "light"
+    map: MapKind = "attention"
+    rollout_fusion: RolloutFusion = "mean"
+    start_layer: int = 0
+    x_measure: str = "layer"
+    y_measure: str = "mean_distance"
+    likeness: Centring = "plain"
+    likeness_of: Likened = "layers"
+    likeness_heads: LikenedHeads = "fused"
 
 
 class Display:

@@ -30,8 +30,8 @@ def record_of(*layers: AttentionLayer) -> AttentionRecord:
     return AttentionRecord(layers, size, Provenance("given attention"))
 
 
-def measures_of(scores: Scores, layout: TokenLayout, **options) -> LayerMeasures:
-    return measure_record(record_of(layer_of(scores, layout)), **options).layers[0]
+def measures_of(scores: Scores, layout: TokenLayout) -> LayerMeasures:
+    return measure_record(record_of(layer_of(scores, layout))).layers[0]
 
 
 def map_as_weights(attention: np.ndarray) -> WeightScores:

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.attention.builders import layer_of, measures_of, random_scores
+from tests.attention.builders import (
+    layer_of,
+    map_as_query_keys,
+    map_as_weights,
+    measures_of,
+    random_scores,
+    window_map,
+)
 from viewer.attention.layout import TokenLayout
 from viewer.attention.measures import MEASURES, measure_named
 from viewer.attention.scores import QueryKeyScores
@@ -38,6 +45,21 @@ def test_uniform_attention_meets_the_reference(measure, protocol):
     scores = QueryKeyScores(torch.zeros(2, LAYOUT.tokens, 4), torch.zeros(2, LAYOUT.tokens, 4), 1.0)
     found = measure.of_heads(measures_of(scores, LAYOUT), protocol)
     np.testing.assert_allclose(found, measure.uniform(layer_of(scores, LAYOUT), protocol), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("attention", "cosine", "information"),
+    [
+        pytest.param(np.full((196, 196), 1 / 196), 1.0, 0.0, id="uniform"),
+        pytest.param(np.eye(196), 0.0, 1.0, id="identity"),
+        pytest.param(window_map((14, 14), 1), 0.03722, 0.60460, id="3x3 window"),
+    ],
+)
+@pytest.mark.parametrize("scores_of", [map_as_weights, map_as_query_keys])
+def test_query_irrelevance(scores_of, attention, cosine, information):
+    measured = measures_of(scores_of(attention), TokenLayout.regular((14, 14), (16, 16)))
+    assert measured.row_cosine[0] == pytest.approx(cosine, abs=1e-5)
+    assert measured.nmi[0] == pytest.approx(information, abs=1e-5)
 
 
 def test_names_are_unique_and_an_unknown_one_lists_them_all():

@@ -123,9 +123,10 @@ def test_chebyshev_counts_hops():
     attention = np.eye(25)
     attention[12] = 0
     attention[12, [0, 3, 13, 12]] = 0.25
-    measured = measures_of(map_as_weights(attention), layout, metric="chebyshev")
-    assert measured.query_distance("renormalized", "patches")[0, 12] == (2 + 2 + 1 + 0) / 4
-    assert measured.query_distance("renormalized", "px")[0, 12] == 16 * 5 / 4
+    measured = measures_of(map_as_weights(attention), layout)
+    assert measured.query_hops("renormalized")[0, 12] == (2 + 2 + 1 + 0) / 4
+    near = [measured.query_near(hops, "renormalized")[0, 12] for hops in (1, 2, 3)]
+    assert near == [0.5, 1.0, 1.0]
 
 
 def test_a_pooling_layer_has_density_but_no_distance():

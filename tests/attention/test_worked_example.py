@@ -52,9 +52,9 @@ def test_attention_connects_in_one_layer_what_takes_two_convolutions(scores):
     twice = uniform_query_distance(LAYOUT, unit="patches", hops=2)[0]
     assert once == pytest.approx((1 + 1 + 2**0.5) / 4)
     assert twice == uniform_query_distance(LAYOUT, unit="patches")[0] > once
-    hops = measures_of(scores, LAYOUT, metric="chebyshev")
+    measured = measures_of(scores, LAYOUT)
     far = weights[[2, 5, 6, 7, 8]].sum() * 2 + weights[[1, 3, 4]].sum()
-    assert hops.query_distance("renormalized", "patches")[0, 0] == pytest.approx(far, rel=1e-6)
+    assert measured.query_hops("renormalized")[0, 0] == pytest.approx(far, rel=1e-6)
 
 
 def test_who_attends_to_the_far_corner(scores):

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer.attention.measured import NEAR_HOPS, defined_mean
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from viewer.attention.distance import Protocol
     from viewer.attention.layer import AttentionLayer
-    from viewer.attention.sweep import LayerMeasures
+    from viewer.attention.measured import LayerMeasures
 
 OfHeads = Callable[["LayerMeasures", "Protocol"], "npt.NDArray[np.float64]"]
 """float64 (heads,): the measure of each head; NaN where it is not defined."""
@@ -99,6 +101,18 @@ def _mean(values: npt.NDArray[np.float64]) -> float:
     return float(there.mean()) if there.size else float("nan")
 
 
+def _near(hops: int) -> Measure:
+    return Measure(
+        f"local_{hops}",
+        f"attention within {hops} hop{'s' if hops > 1 else ''}",
+        "",
+        *(0.0, 1.0, True),
+        lambda found, protocol: defined_mean(found.query_near(hops, protocol)),
+        lambda found, protocol: found.query_near(hops, protocol),
+        source=f"what {hops} stacked 3x3 convolution{'s' if hops > 1 else ''} reach",
+    )
+
+
 MEASURES: tuple[Measure, ...] = (
     Measure(
         "mean_distance_px",
@@ -120,6 +134,16 @@ MEASURES: tuple[Measure, ...] = (
         _uniform_patches,
         "Dosovitskiy et al. 2020, appendix D.7",
     ),
+    Measure(
+        "mean_hops",
+        "mean Chebyshev distance",
+        "hops",
+        *(0.0, None, True),
+        lambda found, protocol: defined_mean(found.query_hops(protocol)),
+        lambda found, protocol: found.query_hops(protocol),
+        source="hops of a stack of 3x3 convolutions",
+    ),
+    *map(_near, NEAR_HOPS),
     Measure(
         "entropy_nats",
         "entropy",
@@ -157,5 +181,37 @@ MEASURES: tuple[Measure, ...] = (
         lambda found, protocol: found.mean_prefix_mass(),
         lambda found, protocol: found.prefix_mass,
         lambda layer, protocol: len(layer.key_layout.prefix_tokens) / layer.scores.keys,
+    ),
+    Measure(
+        "row_cosine",
+        "cosine between rows",
+        "",
+        *(0.0, 1.0, False),
+        lambda found, protocol: found.row_cosine,
+        source="mean over pairs of different queries, over all keys; 1: every query looks at the same",
+    ),
+    Measure(
+        "nmi",
+        "mutual information of query and key",
+        "",
+        *(0.0, 1.0, False),
+        lambda found, protocol: found.nmi,
+        source="normalized, queries equally likely, over all keys; 0: every query looks at the same",
+    ),
+    Measure(
+        "offset_share",
+        "variance explained by the offset",
+        "",
+        *(0.0, 1.0, False),
+        lambda found, protocol: found.offset_share,
+        source="between patches; 1: the same offsets from every query",
+    ),
+    Measure(
+        "sink_mass",
+        "attention on sink tokens",
+        "",
+        *(0.0, 1.0, False),
+        lambda found, protocol: found.sink_mass(),
+        source="keys that more than half of the queries look at",
     ),
 )

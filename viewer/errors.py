@@ -172,6 +172,10 @@ class LayoutError(PatchreachError):
         super().__init__(f"Where the tokens of {model} sit on the picture could not be found: {reason}.")
 
 
+class MapError(PatchreachError):
+    """A map over the picture can't be had of this model; the text says why."""
+
+
 class InputError(PatchreachError):
     """A model can't take this input (size, shape, type); the text says what it takes."""
 

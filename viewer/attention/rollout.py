@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -47,6 +48,13 @@ class Rollout:
     layout: TokenLayout
     start: int
     fusion: HeadFusion
+
+    @cached_property
+    def peaks(self) -> tuple[float, float]:
+        """The largest weight of a patch on a patch: of the median patch, and of all."""
+        patches = self.layout.patch_tokens
+        largest = self.matrix[:, patches].max(axis=1)[patches]
+        return float(np.median(largest)), float(largest.max())
 
 
 def why_no_rollout(layers: Sequence[AttentionLayer], start: int = 0) -> str:

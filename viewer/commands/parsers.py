@@ -125,8 +125,28 @@ def _render_parser() -> ArgumentParser:
     )
     _add_protocol(parser)
     parser.add_argument("--unit", choices=("px", "patches"), default="px", help="of distances")
+    _add_map(parser)
     _add_looks(parser)
     return parser
+
+
+def _add_map(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--map",
+        choices=("attention", "rollout"),
+        default="attention",
+        help="what the picture shows over its patches, default %(default)s",
+    )
+    parser.add_argument(
+        "--fusion", choices=("mean", "max", "min"), default="mean", help="of the heads in a rollout"
+    )
+    parser.add_argument(
+        "--start-layer",
+        type=arguments.count,
+        default=0,
+        metavar="L",
+        help="first layer that is in a rollout, default %(default)s",
+    )
 
 
 def _add_looks(parser: ArgumentParser) -> None:

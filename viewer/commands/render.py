@@ -15,6 +15,7 @@ from viewer.export.writing import check_target
 from viewer.images.decode import open_image
 from viewer.state.display import DisplayValue
 from viewer.state.documents import ImageDocument
+from viewer.state.maps import mapped
 from viewer.state.requests import FigureRequest
 from viewer.state.scene import compose
 from viewer.state.selection import HeadRef, SelectionValue
@@ -43,9 +44,11 @@ def run(options: Namespace) -> int:
         # The other figures need no pass over the whole attention.
         measured = options.view in ("scatter", "all") or options.direction == "to"
         measures = measure_record(record, work.step) if measured else None
+        document = ImageDocument(0, image, "done" if measures else "measuring", record, measures)
+        display = _display(options)
+        document = mapped(document, model, display, work)
     notes.say((*image.notes, *model.notes, *record.notes))
-    document = ImageDocument(0, image, "done" if measures else "measuring", record, measures)
-    save(compose(document, selection, _display(options)), _request(options))
+    save(compose(document, selection, display), _request(options))
     return 0
 
 
@@ -66,6 +69,9 @@ def _display(options: Namespace) -> DisplayValue:
         grid=options.grid,
         ring=options.ring,
         theme=options.theme,
+        map=options.map.replace("-", " "),
+        rollout_fusion=options.fusion,
+        start_layer=options.start_layer,
     )
 
 

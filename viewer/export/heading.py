@@ -30,7 +30,7 @@ def title(scene: SceneValue, view: View) -> str:
         return ""
     if scene.overlay.values is None and not scene.overlay.blank:
         # The window's title says what to do next, which is no title for a figure.
-        return head_words(_record(scene), scene.selection.shown, scene.selection.fusion)
+        return scene.overlay.subject
     return scene.overlay.title
 
 
@@ -55,7 +55,9 @@ def facts(scene: SceneValue, view: View) -> list[str]:
 def warning(scene: SceneValue, view: View) -> str:
     """Return which of the shown layers are not verified, and why; empty if all are."""
     record = _record(scene)
-    layers = [record.layers[scene.selection.shown.layer]] if view == "overlay" else record.layers
+    layers = record.layers
+    if view == "overlay" and scene.overlay is not None:
+        layers = [record.layers[index] for index in scene.overlay.layers]
     doubted = [layer for layer in layers if not layer.verdict.verified]
     said = [
         f"layer {layer.index} ({plain(layer.verdict.reason) or 'no reason given'})" for layer in doubted[:3]

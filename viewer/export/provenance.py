@@ -88,6 +88,9 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "grid": display.grid,
             "ring": display.ring,
             "theme": display.theme,
+            "map": display.map,
+            "rollout_fusion": display.rollout_fusion,
+            "start_layer": display.start_layer,
         },
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from viewer.export.provenance import read_provenance
-from viewer.state.display import DisplayValue, Protocol, Scale, Theme, Unit
+from viewer.state.display import DisplayValue, MapKind, Protocol, RolloutFusion, Scale, Theme, Unit
 from viewer.state.requests import ImageSize, ModelRequest, View
 from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
 
@@ -21,6 +21,8 @@ _CHOICES = {
     "theme": get_args(Theme),
     "fusion": get_args(Fusion),
     "direction": get_args(Direction),
+    "map": get_args(MapKind),
+    "rollout_fusion": get_args(RolloutFusion),
 }
 
 
@@ -103,11 +105,13 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
         for item in fields(default)
         if item.name in _CHOICES
     }
-    opacity, ring, colormap = raw.get("opacity"), _count(raw.get("ring")), raw.get("colormap")
+    opacity, colormap = raw.get("opacity"), raw.get("colormap")
     if isinstance(opacity, (int, float)) and 0 <= opacity <= 1:
         found["opacity"] = float(opacity)
-    if ring is not None and ring <= 1000:
-        found["ring"] = ring
+    for number in ("ring", "start_layer"):
+        count = _count(raw.get(number))
+        if count is not None and count <= 1000:
+            found[number] = count
     for switch in ("fade", "grid"):
         if isinstance(raw.get(switch), bool):
             found[switch] = raw[switch]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from psygnal import Signal
@@ -34,6 +35,9 @@ class ImageDocument:
         pictures have no record for want of memory: the model looks at them (again) when they are shown.
     problem
         Why it failed, in a sentence.
+    maps
+        What was worked out of the record for maps over the picture, see `viewer.state.maps`; or why it could
+        not be, as a clause.
     """
 
     key: int
@@ -42,6 +46,7 @@ class ImageDocument:
     record: AttentionRecord | None = None
     measures: RecordMeasures | None = None
     problem: str = ""
+    maps: Mapping[tuple[Hashable, ...], object] = field(default_factory=dict)
 
 
 class Documents:

@@ -1,45 +1,30 @@
-"""What the image panel shows: the picture as the model saw it, under the attention of the selected head."""
+"""What the image panel shows: the picture as the model saw it, under the map that is chosen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from viewer.state.colormaps import rgba
-from viewer.state.places import (
-    UNREACHABLE,
-    answering_layout,
-    asked_layout,
-    patch_of,
-    query_of,
-    why_blank,
-)
-from viewer.state.scale import limits
-from viewer.state.words import (
-    asked_words,
-    bar_words,
-    grid_words,
-    head_words,
-    pixels_words,
-    pooling_words,
-    size_words,
-)
+from viewer.state.maps import picture_map
+from viewer.state.places import UNREACHABLE, patch_of, query_of
+from viewer.state.words import grid_words, pixels_words, size_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from viewer.attention.layer import AttentionLayer
     from viewer.attention.layout import TokenLayout
     from viewer.attention.record import AttentionRecord
     from viewer.state.attended import Attended
-    from viewer.state.display import DisplayValue
+    from viewer.state.display import DisplayValue, MapKind
     from viewer.state.documents import ImageDocument
-    from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
+    from viewer.state.picture_map import PictureMap
+    from viewer.state.selection import Direction, Query, SelectionValue
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +33,8 @@ class Overlay:
 
     Attributes
     ----------
+    map
+        Which kind of map `values` are of.
     seen
         uint8 (H, W, 3), the model's input.
     places, asked, answers
@@ -55,29 +42,35 @@ class Overlay:
         is pointed at and outlined (its queries, or its keys where the views show who attends); and that of
         `values`.
     values
-        float32 (rows and columns of `answers`), attention weight on each patch, NaN where it is out of the
-        query's reach; None while there is no map.
+        float32 (rows and columns of `answers`), what the map says of each patch (of attention: the weight on
+        it), NaN where it is out of the query's reach; None while there is no map.
     blank
-        Why the layer has no map, as a clause; empty where it has one, or would have for some query.
+        Why there is no map, as a clause; empty where there is one, or would be for some query.
     vmin, vmax
-        Ends of the colour scale, as weights; what is above `vmax` has its colour.
+        Ends of the colour scale; what is above `vmax` has its colour.
     largest
-        The largest weight on any patch that the scale stands for: of every head where it is shared.
+        The largest value on any patch that the scale stands for: of every head where it is shared.
     colormap, opacity, fade, show_grid
         As in `DisplayValue`.
     prefix
-        Name and weight of each prefix token for this query; the weight is NaN while no query is selected.
+        Name and value of each prefix token; NaN while no query is selected that has one.
     query, pins
         What to outline; a prefix token has no outline.
+    marked
+        Patches of `answers` (row, column) that stand out by a rule, which the caption tells.
     ring
         (top, left, bottom, right) in patches of `asked`, ends exclusive, of what `DisplayValue.ring` stacked
         3x3 convolutions could reach from the query; None for none.
-    title
-        "Layer 3, head 2: what patch (row 4, column 5) attends to".
+    subject, title
+        "Layer 3, head 2", "Layer 3, head 2: what patch (row 4, column 5) attends to".
     label
-        Of the colour bar: "attention weight".
+        Of the colour bar, with the unit: "attention weight".
     scale_label
         Which colour scale it is: "one scale for all heads", "this head's own scale".
+    layers
+        Numbers of the layers whose attention is in the map.
+    words
+        What the read-out says of the map; empty for attention, of which it says more by itself.
     whole
         uint8 (H, W, 3), the picture the model's input was made from.
     box
@@ -86,6 +79,7 @@ class Overlay:
         One line: the model's input against the whole picture, and what the ring is.
     """
 
+    map: MapKind
     seen: npt.NDArray[np.uint8]
     places: TokenLayout
     asked: TokenLayout
@@ -102,10 +96,14 @@ class Overlay:
     prefix: tuple[tuple[str, float], ...]
     query: Query | None
     pins: tuple[Query, ...]
+    marked: tuple[tuple[int, int], ...]
     ring: tuple[int, int, int, int] | None
+    subject: str
     title: str
     label: str
     scale_label: str
+    layers: tuple[int, ...]
+    words: str
     whole: npt.NDArray[np.uint8]
     box: tuple[float, float, float, float] | None
     caption: str
@@ -151,18 +149,17 @@ def overlay(
     record = document.record
     if record is None:
         return None
-    layer = record.layers[selection.shown.layer]
-    asked, shown = asked_layout(record, layer, selection.direction), _map(record, found, selection, display)
+    shown = picture_map(document, found, selection, display)
     query = selection.query
-    patch = patch_of(asked, record.layout, query) if isinstance(query, tuple) else query
-    grid = None if record.one_grid else asked.grid
+    patch = patch_of(shown.asked, record.layout, query) if isinstance(query, tuple) else query
     return Overlay(
+        map=display.map,
         seen=_seen(document, record),
         places=record.layout,
-        asked=asked,
+        asked=shown.asked,
         answers=shown.answers,
         values=shown.values,
-        blank=_blank(layer, found, selection),
+        blank=shown.blank,
         vmin=0.0,
         vmax=shown.vmax,
         largest=shown.largest,
@@ -170,53 +167,26 @@ def overlay(
         opacity=display.opacity,
         fade=display.fade,
         show_grid=display.grid,
-        prefix=_prefix(record, found, selection),
+        prefix=shown.prefix,
         query=query,
         pins=selection.pins,
-        ring=_ring(patch, display.ring, asked.grid),
-        title=title(record, found, selection),
-        label="attention weight" if patch is None else bar_words(patch, selection.direction, grid),
-        scale_label=_scale_words(selection.shown, display),
+        marked=shown.marked,
+        ring=_ring(patch, display.ring, shown.asked.grid),
+        subject=shown.subject,
+        title=shown.title,
+        label=shown.label,
+        scale_label=shown.scale_label,
+        layers=shown.layers,
+        words=shown.words,
         whole=document.image.pixels,
         box=record.box,
-        caption=_caption(
-            document,
-            record,
-            _grids(asked, shown.answers, selection.direction),
-            display.ring if isinstance(patch, tuple) else 0,
-            shown.values is not None and bool(np.isnan(shown.values).any()),
-        ),
+        caption=_caption(document, record, shown, selection.direction, _hops(patch, display.ring)),
     )
 
 
-class _Map(NamedTuple):
-    values: npt.NDArray[np.float32] | None
-    answers: TokenLayout
-    vmax: float
-    largest: float
-
-
-def _map(
-    record: AttentionRecord, found: Attended | None, selection: SelectionValue, display: DisplayValue
-) -> _Map:
-    """Return the shown head's map on its own grid, with its colour scale; fields as in `Overlay`."""
-    shown = selection.shown
-    if found is None or found.blank[shown.layer]:
-        return _Map(None, record.layout, 1.0, 0.0)
-    values = fused(found.maps_of(record, shown.layer), shown, selection.fusion)
-    largest = float(np.fmax.reduce(found.peaks if display.scale == "shared" else values, axis=None))
-    answers = answering_layout(record.layers[shown.layer], selection.direction)
-    return _Map(values, answers, _end(found, values, shown, display), largest)
-
-
-def _prefix(
-    record: AttentionRecord, found: Attended | None, selection: SelectionValue
-) -> tuple[tuple[str, float], ...]:
-    shown, names = selection.shown, record.prefix_names
-    if found is None:
-        return tuple((name, float("nan")) for name in names)
-    heads = found.prefix[shown.layer, : record.layers[shown.layer].heads]
-    return tuple(zip(names, fused(heads, shown, selection.fusion).tolist(), strict=True))
+def _hops(patch: Query | None, ring: int) -> int:
+    """Return of how many convolutions the reach is outlined; a prefix token has none."""
+    return ring if isinstance(patch, tuple) else 0
 
 
 def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
@@ -230,61 +200,6 @@ def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDAr
     share = np.sqrt(weights / (weights.max() or 1.0)) if shown.fade else 1.0
     colours[..., 3] = np.round(colours[..., 3] * (shown.opacity * share))
     return colours
-
-
-def fused(heads: npt.NDArray[np.float32], shown: HeadRef, fusion: Fusion) -> npt.NDArray[np.float32]:
-    """Return one head's array, or all heads of the layer fused; NaN stays NaN, all heads reach the same keys.
-
-    Parameters
-    ----------
-    heads
-        float32 (heads of the layer, ...).
-    """
-    return getattr(heads, fusion)(axis=0) if shown.head is None else heads[shown.head]
-
-
-def title(record: AttentionRecord, found: Attended | None, selection: SelectionValue) -> str:
-    """Say which map is shown, or what to do to see one."""
-    words = head_words(record, selection.shown, selection.fusion)
-    layer = record.layers[selection.shown.layer]
-    blank = _blank(layer, found, selection)
-    if blank:
-        return f"{words}: no map, {blank}"
-    if selection.query is None:
-        return f"{words}: point at a patch to see what it attends to"
-    if found is None:
-        return f"{words}: which patches attend to the query is known once all heads are measured"
-    return f"{words}: {asked_in(record, layer, selection.query, selection.direction)}"
-
-
-def _blank(layer: AttentionLayer, found: Attended | None, selection: SelectionValue) -> str:
-    if found is None:
-        return why_blank(layer, selection.query, selection.direction)
-    return found.blank[layer.index]
-
-
-def asked_in(record: AttentionRecord, layer: AttentionLayer, query: Query, direction: Direction) -> str:
-    """Say what a layer's map answers; a patch is the layer's own, its grid named where there are several."""
-    asked = asked_layout(record, layer, direction)
-    patch = patch_of(asked, record.layout, query) if isinstance(query, tuple) else query
-    if layer.kind == "pool" and layer.scores.queries == 1 and direction == "from":
-        return pooling_words(layer)
-    return asked_words(patch, direction, None if record.one_grid else asked.grid)
-
-
-def _end(found: Attended, values: npt.NDArray[np.float32], shown: HeadRef, display: DisplayValue) -> float:
-    """Return the upper end of the overlay's colour scale, the heads panel's own for the same head."""
-    if shown.head is not None or display.scale == "shared":
-        # By way of its shortest text, so that 0.08 in float32 does not become 0.0799999982.
-        return float(str(limits(found, display.scale)[shown.layer, shown.head or 0]))
-    peak = float(np.fmax.reduce(values, axis=None))
-    return peak if peak > 0 else 1.0
-
-
-def _scale_words(shown: HeadRef, display: DisplayValue) -> str:
-    if display.scale == "shared":
-        return "one scale for all heads"
-    return "this map's own scale" if shown.head is None else "this head's own scale"
 
 
 def _seen(document: ImageDocument, record: AttentionRecord) -> npt.NDArray[np.uint8]:
@@ -315,22 +230,20 @@ def _tiles(layout: TokenLayout) -> bool:
 
 
 def _caption(
-    document: ImageDocument,
-    record: AttentionRecord,
-    grids: str,
-    hops: int,
-    hatched: bool,
+    document: ImageDocument, record: AttentionRecord, shown: PictureMap, direction: Direction, hops: int
 ) -> str:
+    hatched = shown.values is not None and bool(np.isnan(shown.values).any())
     words = f"Model input {size_words(record.input_size)}"
     if record.box is not None:
         # The order of height and width is said once, of the picture.
         source = _source_words(record.box, document.image.pixels.shape[:2], record.input_size)
         words = f"Model input {pixels_words(record.input_size)}, {source}"
-    words += f"; {grids}"
+    words += f"; {_grids(shown.asked, shown.answers, direction)}"
     if hops > 0:
         reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"
         words += f"; dashed: what {reach}"
     # First what can't be understood without: in a small window the end may be cut off.
+    words = f"{shown.note[:1].upper()}{shown.note[1:]}. {words}" if shown.note else words
     return f"Hatched: {UNREACHABLE}. {words}" if hatched else words
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from viewer.state.display import DisplayValue, Protocol, Scale, Theme, Unit
+from viewer.state.display import DisplayValue, MapKind, Protocol, RolloutFusion, Scale, Theme, Unit
 from viewer.state.requests import Ground, ImageSize, ModelRequest, View, parse_size, size_text
 from viewer.state.selection import Direction, Fusion
 
@@ -25,6 +25,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "theme": get_args(Theme),
     "fusion": get_args(Fusion),
     "direction": get_args(Direction),
+    "map": get_args(MapKind),
+    "rollout_fusion": get_args(RolloutFusion),
     "view": (*get_args(View), "table"),
     "ground": get_args(Ground),
 }
@@ -226,7 +228,7 @@ def _is_length(value: object) -> bool:
 
 def _in_range(values: dict[str, Any]) -> dict[str, Any]:
     """Drop numbers that no control of the window could have set."""
-    allowed = {"opacity": (0.0, 1.0), "ring": (0, 99), "factor": (1, 4)}
+    allowed = {"opacity": (0.0, 1.0), "ring": (0, 99), "start_layer": (0, 999), "factor": (1, 4)}
     return {
         name: value
         for name, value in values.items()

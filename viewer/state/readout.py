@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from viewer.state.overlay import fused
+from viewer.state.attention_map import fused
 from viewer.state.places import answering_layout, asked_layout, patch_of
 from viewer.state.references import mean_of_numbers, uniform_distances
 from viewer.state.words import PROTOCOLS, head_words, pooling_words, prefix_words, query_words
@@ -23,18 +23,25 @@ if TYPE_CHECKING:
 
 
 def readout(
-    document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue
+    document: ImageDocument,
+    found: Attended | None,
+    selection: SelectionValue,
+    display: DisplayValue,
+    of_map: str = "",
 ) -> str:
     """Say distance (with protocol and unit), prefix mass and entropy of the shown head.
 
-    One line for the head's mean over all patches, one for the selected query, and one where something is not
-    verified or not defined. Empty while the document has no record.
+    One line for the head's mean over all patches, one for the selected query (or `of_map`, a sentence on
+    another map than that of attention), and one where something is not verified or not defined. Empty while
+    the document has no record.
     """
     record = document.record
     if record is None:
         return ""
     parts = [_of_head(document, record, selection, display)]
-    if found is not None:
+    if of_map:
+        parts.append(of_map)
+    elif found is not None:
         parts.append(_of_query(document, record, found, selection, display))
     parts.append(_warnings(document, record, found, selection, display))
     return "\n".join(part for part in parts if part)

@@ -42,13 +42,16 @@ def limits(found: Attended, scale: Scale) -> npt.NDArray[np.float32]:
     return ends
 
 
-def plain_end(value: float) -> float:
-    """Round up to a number of one or two plain digits: 0.0374 gives 0.04; what is not above 0 gives 1."""
+def plain_end(value: float, most: float = 1.0) -> float:
+    """Round up to a number of one or two plain digits: 0.0374 gives 0.04; what is not above 0 gives 1.
+
+    It is no larger than `most`, which for a weight is 1.
+    """
     if not value > 0:
         return 1.0
     decade = 10.0 ** math.floor(math.log10(value))
     step = next((step for step in _STEPS if value <= step * decade * (1 + 1e-6)), 10.0)
-    return min(float(f"{step * decade:.2g}"), 1.0)
+    return min(float(f"{step * decade:.2g}"), most)
 
 
 def ticks(vmax: float, largest: float, most: int) -> tuple[tuple[float, str], ...]:

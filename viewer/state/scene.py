@@ -62,15 +62,16 @@ def compose(
     selection = fitted(selection, document.record)
     found = _attended(document, selection, before)
     parts = (document, found, selection, display)
+    shown = overlay(*parts)
     return SceneValue(
         document=document,
         selection=selection,
         display=display,
         attended=found,
-        overlay=overlay(*parts),
+        overlay=shown,
         heads=heads(*parts),
         scatter=scatter(*parts),
-        readout=readout(*parts),
+        readout=readout(*parts, shown.words),
     )
 
 

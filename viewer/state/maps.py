@@ -1,0 +1,161 @@
+"""The kinds of maps that the picture can show, each a row of `MAPS`.
+
+A new kind is a name in `viewer.state.display.MapKind`, a file of its own such as `viewer.state.rollout_map`,
+and a row here: menus, image panel, figures, `render` and the window's slow work all go by the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from viewer.errors import MapError
+from viewer.state import attention_map, rollout_map
+
+if TYPE_CHECKING:
+    from viewer.attention.record import AttentionRecord
+    from viewer.backends.model import Job, Model
+    from viewer.state.attended import Attended
+    from viewer.state.display import DisplayValue, MapKind
+    from viewer.state.documents import ImageDocument
+    from viewer.state.picture_map import PictureMap
+    from viewer.state.selection import SelectionValue
+
+MapKey = tuple[Hashable, ...]
+"""What has to be worked out for a map: its kind and its options. The result lies in `ImageDocument.maps`."""
+
+_MOST_KEPT = 3  # results a picture; a rollout of 4,096 tokens takes 64 MB
+
+Show = Callable[
+    ["ImageDocument", "Attended | None", "SelectionValue", "DisplayValue"],
+    "PictureMap",
+]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a map needs that a hover can't wait for.
+
+    Attributes
+    ----------
+    key
+        What it depends on beside the document: the map's kind, and its options as they are set.
+    run
+        Works it out; of a document with a record, with the model that made it. Raises `MapError` where it
+        can't be had.
+    doing
+        What is being done, as a person reads it.
+    """
+
+    key: Callable[[AttentionRecord, DisplayValue], MapKey]
+    run: Callable[[ImageDocument, Model, MapKey, Job], Any]
+    doing: str
+
+
+@dataclass(frozen=True)
+class MapRow:
+    """A kind of map.
+
+    Attributes
+    ----------
+    kind
+        Its name in settings, options and figures.
+    words, tip
+        In a list; and what it shows, in a sentence.
+    refusal
+        Why a record has no such map, as a clause; empty where it has one.
+    show
+        Describes it; also what is missing or being worked out.
+    work
+        What must be worked out first; None where nothing is slow.
+    """
+
+    kind: MapKind
+    words: str
+    tip: str
+    refusal: Callable[[AttentionRecord, DisplayValue], str]
+    show: Show
+    work: Work | None = None
+
+
+MAPS: tuple[MapRow, ...] = (
+    MapRow(
+        "attention",
+        "attention",
+        "What the query attends to in the selected head, or in all heads of a layer together.",
+        lambda record, display: "",
+        attention_map.attention_map,
+    ),
+    MapRow(
+        "rollout",
+        "rollout",
+        "What the query draws on by way of all layers, residual connections included "
+        "(Abnar and Zuidema 2020).",
+        rollout_map.refusal,
+        rollout_map.rollout_map,
+        Work(rollout_map.key, rollout_map.work, "Rolling attention out"),
+    ),
+)
+
+
+def map_row(kind: MapKind) -> MapRow:
+    """Return the row of a kind; that of attention for one there is not."""
+    return next((row for row in MAPS if row.kind == kind), MAPS[0])
+
+
+def picture_map(
+    document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue
+) -> PictureMap:
+    """Describe the map that is chosen, for a document with a record."""
+    return map_row(display.map).show(document, found, selection, display)
+
+
+def wanted(document: ImageDocument | None, display: DisplayValue) -> MapKey | None:
+    """Return what is still to be worked out before the chosen map can be shown; None if nothing is."""
+    if document is None or document.record is None:
+        return None
+    row = map_row(display.map)
+    if row.work is None or row.refusal(document.record, display):
+        return None
+    key = row.work.key(document.record, display)
+    return None if key in document.maps else key
+
+
+def work_out(document: ImageDocument, model: Model, key: MapKey, job: Job) -> object:
+    """Work out what `wanted` named.
+
+    Raises
+    ------
+    MapError
+        If it can't be had of this model; the text says why.
+    Cancelled
+        If `job` was cancelled.
+    """
+    return map_row(key[0]).work.run(document, model, key, job)
+
+
+def kept(maps: dict[MapKey, object], key: MapKey, result: object) -> dict[MapKey, object]:
+    """Return the results of a document with one more, and the oldest given up where they are too many."""
+    others = [item for item in maps.items() if item[0] != key]
+    return dict([*others[len(others) - _MOST_KEPT + 1 if len(others) >= _MOST_KEPT else 0 :], (key, result)])
+
+
+def mapped(document: ImageDocument, model: Model, display: DisplayValue, job: Job) -> ImageDocument:
+    """Return a document with a record and all that the chosen map needs, for a figure without a window.
+
+    Raises
+    ------
+    MapError
+        If the model has no such map, with the reason.
+    Cancelled
+        If `job` was cancelled.
+    """
+    row = map_row(display.map)
+    why = row.refusal(document.record, display)
+    if why:
+        raise MapError(f"The {row.kind} map can't be had: {why}.")
+    key = wanted(document, display)
+    if key is None:
+        return document
+    return replace(document, maps={key: work_out(document, model, key, job)})

@@ -25,6 +25,7 @@ from viewer.state.requests import FigureRequest, ModelRequest, TableRequest
 from viewer.state.scene import Scene
 from viewer.state.selection import HeadRef, Selection
 from viewer.ui.jobs import Bug, Jobs, Request
+from viewer.ui.map_work import MapWork
 from viewer.ui.theme import apply_theme
 from viewer.ui.uncaught import Uncaught
 from viewer.ui.window import Window
@@ -144,6 +145,7 @@ class Session(QObject):
         self._dress()
         self.scene = Scene(self.documents, self.selection, self.display)
         self.jobs = Jobs(synchronous)
+        self.map_work = MapWork(self.documents, self.display, self.jobs, self)
         self.workflow = Workflow(self.documents, self.jobs, _restore)
         self.window = Window(
             self.documents, self.selection, self.display, self.scene, self.jobs, self.preferences

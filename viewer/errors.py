@@ -173,7 +173,20 @@ class LayoutError(PatchreachError):
 
 
 class MapError(PatchreachError):
-    """A map over the picture can't be had of this model; the text says why."""
+    """A map over the picture can't be had of this model.
+
+    Parameters
+    ----------
+    kind
+        Of map, as it is chosen: "rollout".
+    reason
+        Why, as a clause.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        self.kind = kind
+        self.reason = reason
+        super().__init__(f"The {kind} map can't be had: {reason}.")
 
 
 class InputError(PatchreachError):

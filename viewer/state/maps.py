@@ -154,7 +154,7 @@ def mapped(document: ImageDocument, model: Model, display: DisplayValue, job: Jo
     row = map_row(display.map)
     why = row.refusal(document.record, display)
     if why:
-        raise MapError(f"The {row.kind} map can't be had: {why}.")
+        raise MapError(row.kind, why)
     key = wanted(document, display)
     if key is None:
         return document

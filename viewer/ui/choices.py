@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from viewer.state.display import Display
+from viewer.state.maps import MAPS
 from viewer.state.selection import Selection
 
 # The names of `viewer.state.colormaps.COLORMAPS`, a test holds them equal: importing that file would load the
@@ -51,7 +52,20 @@ SELECTION_CHOICES = (
         (("mean", "mean of heads"), ("max", "maximum of heads"), ("min", "minimum of heads")),
     ),
 )
+MAP_CHOICE = Choice(
+    "map",
+    "Map",
+    "\n".join(["What the picture shows.", *(f"{row.words.capitalize()}: {row.tip}" for row in MAPS)]),
+    tuple((row.kind, row.words) for row in MAPS),
+)
+ROLLOUT_FUSION = Choice(
+    "rollout_fusion",
+    "Heads",
+    "How the heads of each layer become one before the layers are multiplied.",
+    (("mean", "mean"), ("max", "maximum"), ("min", "minimum")),
+)
 DISPLAY_CHOICES = (
+    MAP_CHOICE,
     Choice(
         "colormap",
         "Colours",

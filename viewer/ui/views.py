@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from viewer.state.palette import palette
 from viewer.ui.heads_panel import HeadsPanel
 from viewer.ui.image_panel import ImagePanel
+from viewer.ui.map_bar import MapBar, under
 from viewer.ui.readout_line import ReadoutLine
 from viewer.ui.scatter_panel import ScatterPanel
 from viewer.ui.splitter import Splitter
@@ -31,11 +32,13 @@ class Views(QWidget):
     def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.image = ImagePanel(selection, display)
+        self.map_bar = MapBar(display)
         self.heads = HeadsPanel(selection)
         self.scatter = ScatterPanel(selection, display)
         self.readout = ReadoutLine()
         # A model has more layers than a row has heads, mostly: their maps get the whole height.
-        self._column = Splitter("picture and scatter", Qt.Orientation.Vertical, self.image, self.scatter)
+        picture = under(self.map_bar, self.image)
+        self._column = Splitter("picture and scatter", Qt.Orientation.Vertical, picture, self.scatter)
         self._row = Splitter("views and heads", Qt.Orientation.Horizontal, self._column, self.heads)
         self.splitters = (self._row, self._column)
         self._shape: object = None
@@ -52,6 +55,7 @@ class Views(QWidget):
     def paint(self, value: SceneValue) -> None:
         """Paint one moment."""
         self.image.paint(value.overlay)
+        self.map_bar.paint(value)
         self.heads.paint(value.heads)
         self.scatter.paint(value.scatter)
         self.readout.paint(value.readout)

@@ -1,0 +1,96 @@
+"""The line above the picture: which map is on it, and the options that this kind of map has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSpinBox, QVBoxLayout, QWidget
+
+from viewer.ui.choices import MAP_CHOICE, ROLLOUT_FUSION
+from viewer.ui.toolbar import ChoiceBox, KeepsArrows
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QComboBox
+
+    from viewer.state.display import Display, DisplayValue
+    from viewer.state.scene import SceneValue
+
+_GAP = 6
+
+
+class MapBar(QWidget):
+    """Chooses the map, and shows the options of the chosen kind alone.
+
+    Parameters
+    ----------
+    display
+        Holds the choice.
+    """
+
+    def __init__(self, display: Display, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._display = display
+        self.kind = ChoiceBox(MAP_CHOICE, display)
+        self.fusion = ChoiceBox(ROLLOUT_FUSION, display)
+        self.start = QSpinBox()
+        self.start.setToolTip("First layer that is in, numbered from 0")
+        self.start.setAccessibleName("First layer")
+        self.start.setRange(0, 0)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(_GAP, 2, _GAP, 0)
+        row.setSpacing(_GAP)
+        self._labels = {
+            control: _labelled(row, words, control)
+            for words, control in (("Map", self.kind), ("Heads", self.fusion), ("From layer", self.start))
+        }
+        row.addStretch(1)
+        keeps = KeepsArrows(self)
+        for control in self._labels:
+            control.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+            control.installEventFilter(keeps)
+        self.start.valueChanged.connect(self._set_start)
+        display.changed.connect(self._tell)
+        self._tell(display.value)
+
+    def paint(self, scene: SceneValue) -> None:
+        """Follow what is shown: how many layers there are."""
+        if scene.document is not None and scene.document.record is not None:
+            last = len(scene.document.record.layers) - 1
+            with QSignalBlocker(self.start):
+                self.start.setMaximum(max(last, self._display.value.start_layer))
+
+    def _set_start(self, layer: int) -> None:
+        self._display.set(replace(self._display.value, start_layer=layer))
+
+    def _tell(self, value: DisplayValue) -> None:
+        with QSignalBlocker(self.start):
+            self.start.setMaximum(max(self.start.maximum(), value.start_layer))
+            self.start.setValue(value.start_layer)
+        self._show(self.fusion, value.map == "rollout")
+        self._show(self.start, value.map == "rollout")
+
+    def _show(self, control: QComboBox | QSpinBox, there: bool) -> None:
+        control.setVisible(there)
+        self._labels[control].setVisible(there)
+
+
+def under(bar: MapBar, panel: QWidget) -> QWidget:
+    """Return a panel with the bar above it."""
+    whole = QWidget()
+    column = QVBoxLayout(whole)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(0)
+    column.addWidget(bar)
+    column.addWidget(panel, 1)
+    return whole
+
+
+def _labelled(row: QHBoxLayout, words: str, control: QWidget) -> QLabel:
+    label = QLabel(words)
+    label.setProperty("kind", "faint")
+    label.setBuddy(control)
+    row.addWidget(label)
+    row.addWidget(control)
+    return label

@@ -18,13 +18,15 @@ from viewer.errors import Cancelled, PatchreachError
 from viewer.state import preferences as settings
 from viewer.state.display import Display
 from viewer.state.documents import Documents
+from viewer.state.lesson_looks import EYE, EYE_HEAD
 from viewer.state.looking import Looking
 from viewer.state.palette import palette
 from viewer.state.preferences import Preferences
-from viewer.state.requests import FigureRequest, ModelRequest, TableRequest
+from viewer.state.requests import FigureRequest, ModelRequest, SlideRequest, TableRequest
 from viewer.state.scene import Scene
-from viewer.state.selection import HeadRef, Selection
+from viewer.state.selection import Selection
 from viewer.ui.jobs import Bug, Jobs, Request
+from viewer.ui.lesson_actions import LessonActions
 from viewer.ui.map_work import MapWork
 from viewer.ui.theme import apply_theme
 from viewer.ui.uncaught import Uncaught
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 # How long closing waits for work that cannot be stopped at once, such as a library being loaded.
 _PATIENCE_SECONDS = 3.0
 _SCREENSHOT_DELAY_MS = 300
-# From the cat's one eye, this head of the sample model looks at the other: half of its attention goes there.
-_SAMPLE_QUERY, _SAMPLE_HEAD = (6, 5), HeadRef(6, 5)
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Start:
     theme: str | None = None
     fresh: bool = False
     screenshot: str | None = None
+    lesson: bool = False
 
 
 def launch(
@@ -68,6 +69,7 @@ def launch(
     theme: str | None = None,
     fresh: bool = False,
     screenshot: str | None = None,
+    lesson: bool = False,
 ) -> int:
     """Open the window and stay until it is closed.
 
@@ -87,6 +89,8 @@ def launch(
         Neither read nor write the remembered settings.
     screenshot
         Write a picture of the window there as soon as everything is loaded, and quit.
+    lesson
+        Begin the lesson, once what else is asked for is open.
 
     Returns
     -------
@@ -98,7 +102,8 @@ def launch(
         application = QApplication.instance() or QApplication(["patchreach"])
         application.setApplicationName("patchreach")
         application.setApplicationDisplayName("Patchreach")
-        session = Session(application, Start(tuple(files), sample, request, theme, fresh, screenshot))
+        start = Start(tuple(files), sample, request, theme, fresh, screenshot, lesson)
+        session = Session(application, start)
         uncaught.watch(session.window)
         session.window.show()
         application.exec()
@@ -150,6 +155,8 @@ class Session(QObject):
         self.window = Window(
             self.documents, self.selection, self.display, self.scene, self.jobs, self.preferences
         )
+        state = (self.documents, self.selection, self.display, self.scene)
+        self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
         # Last: it changes the selection in answer to a change, which the others are to hear of first.
         self.looking = Looking(self.documents, self.selection)
         self._connect()
@@ -190,6 +197,8 @@ class Session(QObject):
             self.open_sample()
         if start.files:
             self.workflow.open_paths([Path(file) for file in start.files])
+        if start.lesson:
+            self.lesson.begin()
 
     def _build_views(self, views: type[Views]) -> None:
         self.window.set_views(views(self.selection, self.display))
@@ -206,7 +215,7 @@ class Session(QObject):
     def _open_sample_picture(self) -> None:
         from viewer.images.samples import SAMPLES
 
-        look = replace(self.selection.value, hovered=_SAMPLE_QUERY, pins=(), head=_SAMPLE_HEAD)
+        look = replace(self.selection.value, hovered=EYE, pins=(), head=EYE_HEAD)
         self.looking.wish(str(SAMPLES[0].path), look)
         self.workflow.open_paths([SAMPLES[0].path])
 
@@ -223,8 +232,8 @@ class Session(QObject):
 
         self.jobs.submit(Request("Copying the figure", work, self._put_on_clipboard, self._say))
 
-    def export(self, request: FigureRequest | TableRequest) -> None:
-        """Write a figure or a table; a wrong path or a full disk gives a sentence."""
+    def export(self, request: FigureRequest | SlideRequest | TableRequest) -> None:
+        """Write a figure, a slide or a table; a wrong path or a full disk gives a sentence."""
         scene = self.scene.value
 
         def work(job: Job) -> Path:

@@ -10,6 +10,9 @@ from viewer.backends.file_kind import require_regular
 from viewer.backends.model import Job
 from viewer.errors import InputError
 
+WORKED_EXAMPLE = "worked-example"
+"""Name of the nine patches of the lesson, whose figures are opened again by it."""
+
 if TYPE_CHECKING:
     from viewer.backends.model import Model
 
@@ -28,8 +31,9 @@ def open_model(
     Parameters
     ----------
     model
-        ``"sample"``; a timm name; ``"torchvision/NAME"``; ``"hf:ORG/NAME"`` or a folder of transformers; or
-        the path of an ONNX file, a program (.pt2, TorchScript) or weights whose shapes tell what they are of.
+        ``"sample"``; ``"worked-example"``; a timm name; ``"torchvision/NAME"``; ``"hf:ORG/NAME"`` or a folder
+        of transformers; or the path of an ONNX file, a program (.pt2, TorchScript) or weights whose shapes
+        tell what they are of.
     weights
         A checkpoint to join with the architecture `model`.
     image_size
@@ -51,6 +55,10 @@ def open_model(
     name = str(model)
     if name == "sample" or Path(name).suffix.lower() == ".onnx":
         return _open_onnx(name, weights, size, device, job)
+    if name == WORKED_EXAMPLE and weights is None and not _exists(Path(name)):
+        from viewer.backends.worked_example_model import open_worked_example
+
+        return open_worked_example(size)
     if isinstance(model, str) and name.startswith("torchvision/") and not _exists(Path(name)):
         from viewer.backends.torchvision_model import open_torchvision
 

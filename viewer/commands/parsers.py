@@ -23,6 +23,7 @@ _EPILOG = """\
 commands (each explains itself with --help):
   measure IMAGE ... --model MODEL    distance, entropy and prefix mass of every head
   render IMAGE --model MODEL -o FIG  the figure the window would make
+  study FOLDER --model M -o DIR      every head over many pictures: mean, spread, quartiles
   models [PATTERN]                   what can be opened by name
 
 A file that is called like a command is opened as ./measure.
@@ -65,6 +66,7 @@ def window_parser() -> ArgumentParser:
     parser.add_argument(
         "--sample", action="store_true", help="open the sample model and a shipped photograph"
     )
+    parser.add_argument("--lesson", action="store_true", help="begin the lesson: how far can a patch see?")
     add_model(parser, required=False)
     parser.add_argument("--theme", choices=("light", "dark", "talk"), help="by default the one chosen last")
     parser.add_argument(
@@ -191,6 +193,52 @@ def _add_looks(parser: ArgumentParser) -> None:
     )
 
 
+def _study_parser() -> ArgumentParser:
+    parser = new(
+        "study",
+        "Measure every head over many pictures: mean, standard deviation, standard error and quartiles.",
+        "Ctrl+C stops it in good order; what was measured is kept, and --resume goes on from there.",
+    )
+    parser.add_argument(
+        "source",
+        type=arguments.name,
+        metavar="FOLDER",
+        help="a folder, a zip, a (webdataset) tar or a Parquet file of pictures; or sample",
+    )
+    add_model(parser, required=True)
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="a new folder for the results"
+    )
+    _add_protocol(parser)
+    parser.add_argument("--resume", action="store_true", help="go on with the study that lies in DIR")
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="where the model runs: here (default), or as actors of ray, on one machine or many",
+    )
+    parser.add_argument(
+        "--ray-address",
+        type=arguments.name,
+        metavar="ADDRESS",
+        help="of a ray cluster, HOST:PORT or auto; default: RAY_ADDRESS, else this machine",
+    )
+    parser.add_argument(
+        "--workers",
+        type=arguments.positive,
+        metavar="N",
+        help="processes that decode pictures; with ray, actors; default: by the number of processors",
+    )
+    parser.add_argument(
+        "--batch",
+        type=arguments.positive,
+        default=32,
+        metavar="N",
+        help="pictures committed, and sent to an actor, together, default %(default)s",
+    )
+    return parser
+
+
 def _models_parser() -> ArgumentParser:
     parser = new("models", "List the models that can be opened by name.")
     parser.add_argument(
@@ -236,5 +284,6 @@ def _add_protocol(parser: ArgumentParser) -> None:
 COMMANDS: dict[str, Callable[[], ArgumentParser]] = {
     "measure": _measure_parser,
     "render": _render_parser,
+    "study": _study_parser,
     "models": _models_parser,
 }

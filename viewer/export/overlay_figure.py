@@ -43,15 +43,20 @@ class OverlayPart:
         Colours and type.
     room
         Width and height in pixels that picture, bar and captions may fill; None for their usual size.
+    patch
+        Height of a patch in pixels at scale 1, whatever room there is; None for the usual one.
     """
 
     overlay: Overlay
     style: Style
     room: tuple[int, int] | None = None
+    patch: int | None = None
 
     @cached_property
     def factor(self) -> float:
         """Pixels of the figure at scale 1 for each pixel of the picture; whole unless the picture is huge."""
+        if self.patch is not None:
+            return self.patch / self.overlay.asked.patch_px[0]
         longest = max(self.overlay.seen.shape[:2])
         usual = max(1, round(_WISHED * self.style.em / longest))
         if longest > _LARGEST:
@@ -63,8 +68,7 @@ class OverlayPart:
         """Return the largest factor above the usual with which all fits and patches have whole pixels."""
         patch = self.overlay.asked.patch_px[0]
         for pixels in range(int(room[1] / self.overlay.grid[0]), round(usual * patch), -1):
-            part = replace(self, room=None)
-            part.__dict__["factor"] = pixels / patch
+            part = replace(self, room=None, patch=pixels)
             if part.width <= room[0] and part.height <= room[1]:
                 return pixels / patch
         return usual

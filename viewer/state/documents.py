@@ -49,6 +49,28 @@ class ImageDocument:
     maps: Mapping[tuple[Hashable, ...], object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Room:
+    """Everything that `Documents` hold at one time: what is set aside while something else is shown.
+
+    Attributes
+    ----------
+    model
+        The opened model.
+    documents
+        In film strip order.
+    current
+        Key of the one that is shown.
+    held
+        Bytes of each record, the one last used at the end.
+    """
+
+    model: Model | None = None
+    documents: tuple[ImageDocument, ...] = ()
+    current: int | None = None
+    held: tuple[tuple[int, int], ...] = ()
+
+
 class Documents:
     """Open pictures in the order of the film strip, the current one, and the model.
 
@@ -120,6 +142,30 @@ class Documents:
             self.changed.emit(key)
         self.model_changed.emit(model)
         self.current_changed.emit(self.current)
+
+    def furnish(
+        self, model: Model, image: DecodedImage, record: AttentionRecord, measures: RecordMeasures
+    ) -> Room:
+        """Make a room with one finished picture, for `exchange`."""
+        document = ImageDocument(self._next_key, image, "done", record, measures)
+        self._next_key += 1
+        return Room(model, (document,), document.key, ((document.key, record.nbytes),))
+
+    def exchange(self, room: Room) -> Room:
+        """Take all of another room, with its records, and return what was here for later.
+
+        Work on what leaves is nobody's any more: whoever runs it stops it. Keys are never used twice, so a
+        room can be taken back beside documents that were opened since.
+        """
+        left = Room(self._model, self.all, self._current, tuple(self._held.items()))
+        self._model, self._current = room.model, room.current
+        self._documents = {document.key: document for document in room.documents}
+        self._held = dict(room.held)
+        for document in (*left.documents, *room.documents):
+            self.changed.emit(document.key)
+        self.model_changed.emit(self._model)
+        self.current_changed.emit(self.current)
+        return left
 
     def add(self, image: DecodedImage) -> ImageDocument:
         """Open a picture at the end of the film strip; the first becomes current."""

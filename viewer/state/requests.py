@@ -56,6 +56,24 @@ class FigureRequest:
 
 
 @dataclass(frozen=True)
+class SlideRequest:
+    """A step of the lesson to draw as a slide.
+
+    Attributes
+    ----------
+    step
+        Number of the step, from 0.
+    path, scale, ground
+        As of a `FigureRequest`; at scale 1 a slide has 1280 x 720 pixels.
+    """
+
+    step: int
+    path: Path
+    scale: int = 2
+    ground: Ground = "light"
+
+
+@dataclass(frozen=True)
 class TableRequest:
     """A table of the measures to write; the suffix of `path` is the format."""
 

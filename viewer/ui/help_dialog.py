@@ -27,6 +27,7 @@ _KEYS = (
     ("Ctrl+C, Ctrl+Shift+C", "copy the figure; copy all views together"),
     ("Ctrl+E", "export a figure or a table"),
     ("Ctrl+W, Del", "close the picture"),
+    ("Page Down, Page Up", "in the lesson (Help menu): the next step, the step before"),
     ("F9", "show or hide the film strip"),
     ("F1", "show this page"),
     ("Ctrl+Q", "quit"),

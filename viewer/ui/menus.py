@@ -55,7 +55,9 @@ class Menus:
         self._edit_menu(bar)
         self._query_menu(bar)
         self._view_menu(bar)
-        add(bar.addMenu("&Help"), "&Keys and mouse", "F1", window.show_help)
+        help_menu = bar.addMenu("&Help")
+        add(help_menu, "&How far can a patch see?", "", window.lesson_asked.emit, "A lesson in eight steps")
+        add(help_menu, "&Keys and mouse", "F1", window.show_help)
 
     def _file_menu(self, bar: QMenuBar) -> None:
         window, menu = self._window, bar.addMenu("&File")

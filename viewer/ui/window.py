@@ -66,6 +66,8 @@ class Window(QMainWindow):
         A `ModelRequest`, a `Preprocessing`, an export request.
     sample_asked
         The sample model and picture.
+    lesson_asked
+        The lesson is to begin.
     copy_asked
         A view is to be put on the clipboard.
     closed
@@ -79,6 +81,7 @@ class Window(QMainWindow):
     preprocessing_asked = Signal(object)
     export_asked = Signal(object)
     sample_asked = Signal()
+    lesson_asked = Signal()
     copy_asked = Signal(str)
     closed = Signal()
 

@@ -144,6 +144,15 @@ class Workflow(QObject):
         self._documents.close(key)
         self._jobs.invalidate(("document", key))
 
+    @property
+    def pending(self) -> bool:
+        """Whether anything waits to be opened."""
+        return self._wanted is not None or bool(self._sources or self._folders)
+
+    def proceed(self) -> None:
+        """Go on with what is open, after other documents were put in place."""
+        self._next()
+
     # What was dropped
 
     def _put_off(self, path: Path) -> bool:

@@ -24,7 +24,9 @@ commands (each explains itself with --help):
   measure IMAGE ... --model MODEL    distance, entropy and prefix mass of every head
   render IMAGE --model MODEL -o FIG  the figure the window would make
   study FOLDER --model M -o DIR      every head over many pictures: mean, spread, quartiles
+  field --model NETWORK              what each layer of a convolutional network sees
   models [PATTERN]                   what can be opened by name
+  lesson -o FOLDER                   the steps of the lesson as slides
 
 A file that is called like a command is opened as ./measure.
 """
@@ -239,6 +241,50 @@ def _study_parser() -> ArgumentParser:
     return parser
 
 
+def _lesson_parser() -> ArgumentParser:
+    parser = new("lesson", "Draw every step of the lesson as a slide, 16:9; `patchreach --lesson` shows it.")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the slides go"
+    )
+    parser.add_argument("--format", choices=("png", "svg", "pdf"), default="png", help="default %(default)s")
+    parser.add_argument(
+        "--scale",
+        type=arguments.count,
+        choices=(1, 2, 3, 4),
+        default=2,
+        help="of a PNG, times 1280 x 720 pixels, default %(default)s",
+    )
+    parser.add_argument("--theme", choices=("light", "dark", "talk"), default="talk", help="of colours")
+    parser.add_argument(
+        "--ground", choices=("light", "dark", "transparent"), help="by default the theme's own"
+    )
+    return parser
+
+
+def _field_parser() -> ArgumentParser:
+    parser = new(
+        "field", "List each layer of a convolutional network with its receptive field, stride and stage."
+    )
+    parser.add_argument(
+        "--model",
+        type=arguments.name,
+        required=True,
+        metavar="NETWORK",
+        help="any timm or torchvision/ name, or a file that holds the network (.onnx, .pt2, TorchScript)",
+    )
+    parser.add_argument(
+        "--image-size",
+        type=arguments.size,
+        metavar="HxW",
+        help="input in pixels, height first; theoretical fields do not depend on it",
+    )
+    parser.add_argument(
+        "--format", choices=("table", "csv", "json"), help="by default the suffix of -o, else table"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to; by default the terminal")
+    return parser
+
+
 def _models_parser() -> ArgumentParser:
     parser = new("models", "List the models that can be opened by name.")
     parser.add_argument(
@@ -285,5 +331,7 @@ COMMANDS: dict[str, Callable[[], ArgumentParser]] = {
     "measure": _measure_parser,
     "render": _render_parser,
     "study": _study_parser,
+    "field": _field_parser,
     "models": _models_parser,
+    "lesson": _lesson_parser,
 }

@@ -1,4 +1,4 @@
-"""What a person asked for in the window, written to its file: a figure or a table of one moment."""
+"""What a person asked for in the window, written to its file: a figure, slide or table of one moment."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewer.errors import ExportError
-from viewer.export import figure, provenance, tables
+from viewer.export import figure, provenance, slide, tables
 from viewer.export.writing import write_atomically
-from viewer.state.requests import FigureRequest, TableRequest
+from viewer.state.requests import FigureRequest, SlideRequest, TableRequest
 
 if TYPE_CHECKING:
     from viewer.state.scene import SceneValue
 
 
-def write(scene: SceneValue, request: FigureRequest | TableRequest) -> Path:
-    """Write a figure or a table, and return where to.
+def write(scene: SceneValue, request: FigureRequest | SlideRequest | TableRequest) -> Path:
+    """Write a figure, a slide or a table, and return where to.
 
     Raises
     ------
@@ -26,6 +26,8 @@ def write(scene: SceneValue, request: FigureRequest | TableRequest) -> Path:
     """
     if isinstance(request, FigureRequest):
         return figure.save(scene, request)
+    if isinstance(request, SlideRequest):
+        return slide.save(scene, request)
     document = scene.document
     if document is None or document.record is None or document.measures is None:
         raise ExportError("The picture is not measured yet; export the table when it is.")

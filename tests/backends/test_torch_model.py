@@ -303,10 +303,10 @@ class _SmallDevice(nn.Module):
 class _OnCpu(TorchRunner):
     """A runner whose device is a name only, for machines that have no other."""
 
-    def _run(self, tensor, job):
+    def _run(self, tensor, job, changes):
         device, self.device = self.device, "cpu"
         try:
-            return super()._run(tensor, job)
+            return super()._run(tensor, job, changes)
         finally:
             self.device = device
 

@@ -90,6 +90,13 @@ class AttentionRecord:
         Sentences a person should read: assumptions made, fallbacks taken.
     output_unchanged
         Whether the tapped model's output equals the untapped one's; None if it was not compared.
+    features
+        float32 (width,), the final features: what the classifier, or another last projection, sees; the mean
+        over tokens where it sees several. None where the model ends with no projection, so that `output`
+        holds the final features itself.
+    what_if
+        The changes that were made to the model while it ran (`viewer.backends.what_if.Change.text`); empty
+        for the model as it is.
     """
 
     layers: tuple[AttentionLayer, ...]
@@ -101,6 +108,8 @@ class AttentionRecord:
     prediction: Prediction | None = None
     notes: tuple[str, ...] = field(default=())
     output_unchanged: bool | None = None
+    features: npt.NDArray[np.float32] | None = None
+    what_if: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         (height, width), (rows, columns) = self.input_size, self.grid

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from viewer.backends.model import ModelInput
     from viewer.backends.opening import ImageSize
     from viewer.backends.torch_runner import TorchRunner
+    from viewer.backends.what_if import Change
     from viewer.images.decode import DecodedImage
 
 _BEST = 5
@@ -41,6 +42,8 @@ class TorchModel:
         Name of each class; empty where the output is no classification.
     opening_notes
         What was assumed or missing when it was opened.
+    changes
+        What is done to it while it runs (see `viewer.backends.what_if_model.with_changes`).
     """
 
     name: str
@@ -49,6 +52,7 @@ class TorchModel:
     provenance: Provenance
     labels: Sequence[str] = ()
     opening_notes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
     backend: str = "torch"
 
     def __repr__(self) -> str:
@@ -127,7 +131,7 @@ class TorchModel:
             prepared = prepare(picture, how)
             tensor = torch.from_numpy(prepared.tensor)
             provenance = replace(provenance, **picture_facts(image), preprocessing=describe(how))
-        run = self.runner.run(tensor, job)
+        run = self.runner.run(tensor, job, self.changes)
         return AttentionRecord(
             layers=run.layers,
             input_size=(tensor.shape[-2], tensor.shape[-1]),
@@ -138,6 +142,8 @@ class TorchModel:
             prediction=self._prediction(run.output),
             notes=(*self.notes, *run.notes),
             output_unchanged=run.unchanged,
+            features=None if run.features is None else run.features.numpy(),
+            what_if=tuple(change.text for change in self.changes),
         )
 
     def _sized(self, picture: DecodedImage) -> Preprocessing:

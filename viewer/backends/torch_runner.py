@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,17 @@ from viewer.backends.torch_layers import Planned, plan_layers
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_ops import tensors_in
 from viewer.backends.torch_origin import VIEWS
+from viewer.backends.torch_streams import Streams
 from viewer.backends.torch_tap import AttentionTap
 from viewer.backends.torch_verdict import same_output
+from viewer.backends.what_if_attention import Place
+from viewer.backends.what_if_run import note, noted, run_changed
 from viewer.errors import InputError, LayoutError, NoAttentionError
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
     from viewer.backends.torch_sizes import SizedModels
+    from viewer.backends.what_if import Change
 
 # Largest difference between tapped and untapped output, relative to the largest output: none is expected,
 # but some accelerators add in another order each time.
@@ -43,23 +48,26 @@ class Run:
     output
         The model's own, float32 on the CPU.
     unchanged
-        Whether tapping left it alone.
+        Whether tapping left it alone; None where it was not compared.
     notes
-        Sentences on softmaxes that are no layer.
+        Sentences on softmaxes that are no layer, and on changes.
+    features
+        float32 (width,) on the CPU, see `AttentionRecord.features`.
     """
 
     layers: tuple[AttentionLayer, ...]
     output: Tensor
-    unchanged: bool
+    unchanged: bool | None
     notes: tuple[str, ...] = ()
+    features: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """What was found out at an input size: layers, whether tapping left the output alone, and its validity.
 
-    `notes` tell what is no layer. It holds for passes of the same `signature`, unless where tokens go
-    `depends` on the picture's values.
+    `notes` tell what is no layer, `places` where the layers are. It holds for passes of the same
+    `signature`, unless where tokens go `depends` on the picture's values.
     """
 
     planned: Planned
@@ -67,6 +75,7 @@ class _Plan:
     notes: tuple[str, ...]
     signature: int
     depends: bool
+    places: tuple[Place, ...]
 
 
 class TorchRunner:
@@ -96,8 +105,8 @@ class TorchRunner:
         except RuntimeError as error:
             self._fall_back(error)
 
-    def run(self, picture: Tensor, job: Job) -> Run:
-        """Run the model on a float32 (1, 3, H, W) tensor.
+    def run(self, picture: Tensor, job: Job, changes: Sequence[Change] = ()) -> Run:
+        """Run the model on a float32 (1, 3, H, W) tensor, with changes (a what-if) or as it is.
 
         Raises
         ------
@@ -106,10 +115,10 @@ class TorchRunner:
         """
         with self._lock:
             try:
-                return self._run(picture, job)
+                return self._run(picture, job, changes)
             except RuntimeError as error:
                 self._fall_back(error)
-                return self._run(picture, job)
+                return self._run(picture, job, changes)
 
     def _fall_back(self, error: RuntimeError) -> None:
         """Move to the CPU if the device ran out of memory; raise the error again if it is another one."""
@@ -128,22 +137,25 @@ class TorchRunner:
         self.sizes.move("cpu")
         torch.cuda.empty_cache()
 
-    def _run(self, picture: Tensor, job: Job) -> Run:
+    def _run(self, picture: Tensor, job: Job, changes: Sequence[Change]) -> Run:
         size = (picture.shape[-2], picture.shape[-1])
         model = self.sizes.at(size)
         # In inference mode composite operations would arrive undivided, so leave it where a caller is in it.
         with torch.inference_mode(False), torch.no_grad(), fast_path_off():
             picture = picture.to(self.device, next(model.parameters()).dtype)
             picture = picture.clone() if picture.is_inference() else picture
+            if changes:
+                return self._changed(model, picture, size, job, changes)
             if size not in self._plans:
                 return self._first(model, picture, size, job)
             plan = self._plans[size]
             if plan.depends:
                 tap, planned, output, _ = self._traced(model, picture, job)
-                return _run(planned, tap, output, plan.unchanged)
+                return _run(planned, tap, output, plan.unchanged, plan.notes)
             expected = len(plan.planned.layers)
             tap = AttentionTap(
-                on_layer=lambda found: job.step(f"Running {self.name}", min(1.0, found / expected))
+                on_layer=lambda found: job.step(f"Running {self.name}", min(1.0, found / expected)),
+                streams=Streams(wanted=plan.planned.streams),
             )
             job.step(f"Running {self.name}", 0.0)
             with tap:
@@ -151,18 +163,44 @@ class TorchRunner:
             if tap.signature != plan.signature:
                 # The model goes another way for this picture: nothing found out before holds.
                 return self._first(model, picture, size, job)
-            return Run(plan.planned.joined(tap.layers), output.float().cpu(), plan.unchanged, plan.notes)
+            return _run(plan.planned, tap, output, plan.unchanged, plan.notes)
 
     def _first(self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job) -> Run:
         """Run untapped, then tapped and traced, and remember what that showed."""
         with ModuleNames(model, lambda: job.step(f"Running {self.name} untapped")):
             plain = _tensor(model(picture))
         tap, planned, output, depends = self._traced(model, picture, job)
-        run = _run(planned, tap, output, same_output(plain, output, _SAME_OUTPUT))
+        notes = (*planned.notes, *(f"Left out: {sentence}" for sentence in tap.other))
+        run = _run(planned, tap, output, same_output(plain, output, _SAME_OUTPUT), notes)
         # Numbers that are not finite compare equal whatever was done, so the next picture is compared again.
         if bool(plain.isfinite().all()):
-            self._plans[size] = _Plan(planned, run.unchanged, run.notes, tap.signature, depends)
+            places = tuple(
+                Place(found.site, found.scores.heads, layer)
+                for layer, found in zip(planned.layers, tap.layers, strict=True)
+                if layer is not None
+            )
+            self._plans[size] = _Plan(planned, run.unchanged, notes, tap.signature, depends, places)
         return run
+
+    def _changed(
+        self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job, changes: Sequence[Change]
+    ) -> Run:
+        """Run with changes, which need to know where the untouched model attends."""
+        if size not in self._plans:
+            self._first(model, picture, size, job)
+        plan = self._plans.get(size)
+        if plan is None or plan.depends:
+            why = "its numbers are not finite" if plan is None else "its tokens go elsewhere for each picture"
+            raise InputError(f"What if: nothing can be changed in {self.name}, as {why}.")
+        expected = len(plan.places)
+        tap, output = run_changed(
+            *(model, self.name, picture, changes, plan.places),
+            lambda found: job.step(f"Running {self.name}, changed", min(1.0, found / expected)),
+        )
+        # The tap of a changed model is compared with nothing: it is that of the untouched model, which was.
+        unchanged = None if plan.unchanged else False
+        run = _run(plan.planned, tap, _tensor(output), unchanged, (*plan.notes, note(changes)))
+        return replace(run, layers=noted(run.layers, changes, model))
 
     def _traced(
         self, model: nn.Module, picture: Tensor, job: Job
@@ -171,7 +209,12 @@ class TorchRunner:
         trace = PositionTrace(picture, chain(model.named_parameters(), model.named_buffers()))
         with (
             ModuleNames(model) as names,
-            AttentionTap(names, trace, lambda found: job.step(f"Tracing {self.name}, layer {found}")) as tap,
+            AttentionTap(
+                names,
+                trace,
+                lambda found: job.step(f"Tracing {self.name}, layer {found}"),
+                Streams(trace),
+            ) as tap,
         ):
             output = _tensor(model(picture))
         unmet = [
@@ -194,10 +237,14 @@ def _linear(products: int) -> list[str]:
     return [f"{found} its features with one another, and no softmax follows, as in linear attention."]
 
 
-def _run(planned: Planned, tap: AttentionTap, output: Tensor, unchanged: bool) -> Run:
-    """Join what is known of a model with what a traced pass left behind."""
-    notes = (*planned.notes, *(f"Left out: {sentence}" for sentence in tap.other))
-    return Run(planned.joined(tap.layers), output.float().cpu(), unchanged, notes)
+def _run(
+    planned: Planned, tap: AttentionTap, output: Tensor, unchanged: bool | None, notes: tuple[str, ...]
+) -> Run:
+    """Join what is known of a model with what a pass left behind."""
+    features = tap.features(output)
+    if features is not None:
+        features = features.float().reshape(-1, features.shape[-1]).mean(dim=0).cpu()
+    return Run(planned.joined(tap.layers), output.float().cpu(), unchanged, notes, features)
 
 
 def _tensor(output: object) -> Tensor:

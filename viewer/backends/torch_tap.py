@@ -31,6 +31,7 @@ from viewer.backends.torch_ops import (
     writes,
 )
 from viewer.backends.torch_origin import VIEWS, Origin
+from viewer.backends.torch_streams import Stream, Streams
 from viewer.backends.torch_verdict import Check, check, check_rows, spread_rows, tolerance, weights_error
 from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, no_attention, onward
 
@@ -50,6 +51,8 @@ _STILL_PRODUCT = VIEWS | frozenset(
 )
 # Weights that meet these are no longer on their way to values: a comparison, an index, a measure of them.
 _ENDS = frozenset({"_local_scalar_dense", "argmax", "eq", "isfinite", "max", "mean", "sum", "topk"})
+# Products with a matrix of weights, and which argument is projected.
+_PROJECTIONS = {"addmm": 1, "mm": 0, "linear": 0}
 _BEFORE_MIXING = "weights of the softmax, before the model mixes or scales them"
 
 
@@ -70,6 +73,10 @@ class Tapped:
         `PositionTrace.tokens`; None where positions were not traced.
     note
         What a person should know of the weights, as a clause.
+    site
+        Which of the pass's fused attentions and softmaxes it is, counted from 0.
+    stream
+        The residual stream that its queries were made from; None where it is not known.
     """
 
     module: str
@@ -77,6 +84,8 @@ class Tapped:
     check: Check
     places: tuple[Tensor | Lost, Tensor | Lost, Tensor | Lost] | None
     note: str = ""
+    site: int = 0
+    stream: Stream | None = None
 
 
 class AttentionTap(TorchDispatchMode):
@@ -85,7 +94,7 @@ class AttentionTap(TorchDispatchMode):
     `mixes` notes where weights or outputs of several attentions are put together (looked for only where
     positions are followed); `signature` sums up which operations ran on what shapes, with what whole numbers.
     `census` counts all operations by name, `bilinear` products of features with features that are none of an
-    attention (where positions are followed).
+    attention (where positions are followed). `sites` counts fused attentions and softmaxes.
 
     Parameters
     ----------
@@ -95,6 +104,8 @@ class AttentionTap(TorchDispatchMode):
         Follows token positions; None does not.
     on_layer
         Called after each attention with the number found so far; may raise to stop the pass.
+    streams
+        Notes the residual stream ahead of each attention; None does not.
     """
 
     def __init__(
@@ -102,6 +113,7 @@ class AttentionTap(TorchDispatchMode):
         names: ModuleNames | None = None,
         trace: PositionTrace | None = None,
         on_layer: Callable[[int], None] = lambda found: None,
+        streams: Streams | None = None,
     ) -> None:
         super().__init__()
         self.layers: list[Tapped] = []
@@ -109,9 +121,12 @@ class AttentionTap(TorchDispatchMode):
         self.bilinear = 0
         self.mixes = Mixes()
         self.signature = 0
+        self.sites = 0
+        self._projected: tuple[Tensor, Tensor] | None = None
         self._names = names
         self._trace = trace
         self._on_layer = on_layer
+        self._streams = streams
         self._logits = Marked()
         self._softmaxed = Marked()
         self._roots: list[Softmaxed] = []
@@ -125,6 +140,31 @@ class AttentionTap(TorchDispatchMode):
     def other(self) -> list[str]:
         """Sentences on softmaxes that are no attention of queries to keys."""
         return no_attention(self._roots)
+
+    def bias_of(self, logits: Tensor) -> Tensor | None:
+        """Return what was added to logits, (1 or stacked, N, M); None where nothing is known to have been."""
+        origin = self._logits.get(logits)
+        try:
+            return None if origin is None else origin.assembled(logits.shape[:-2].numel())[3]
+        except (ValueError, RuntimeError):  # shapes that do not belong together
+            return None
+
+    def weights_site(self, tensor: Tensor) -> int | None:
+        """Return the site of the attention whose weights a tensor holds, mixed or not, or None."""
+        if tensor not in self._softmaxed:
+            return None
+        return next((root.site for root in self._softmaxed[tensor].roots if root.product), None)
+
+    def features(self, output: Tensor) -> Tensor | None:
+        """Return what the last projection made a model's output from, (..., width): what a classifier sees.
+
+        None where the output is no projection of anything.
+        """
+        if self._projected is None:
+            return None
+        features, projected = self._projected
+        same = projected.data_ptr() == output.data_ptr() and projected.numel() == output.numel()
+        return features if same else None
 
     def __torch_dispatch__(
         self, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None
@@ -140,6 +180,10 @@ class AttentionTap(TorchDispatchMode):
         self.signature = hash((self.signature, name, call_shape(args), call_shape(kwargs.values())))
         if self._trace is not None:
             self._trace.follow(name, func, args, kwargs, result)
+        if self._streams is not None:
+            self._streams.follow(name, func, args, kwargs, result)
+        if name in _PROJECTIONS:
+            self._projected = (args[_PROJECTIONS[name]], result)
         if name in FUSED:
             self._take_fused(named_arguments(func, args, kwargs), result)
         elif name in SOFTMAX:
@@ -163,12 +207,13 @@ class AttentionTap(TorchDispatchMode):
             query.reshape(-1, *query.shape[-2:]),
             key.reshape(-1, *key.shape[-2:]),
             query.shape[-1] ** -0.5 if scale is None else scale,
-            _fused_bias(given, (*query.shape[:-1], key.shape[-2])),
+            fused_bias(given, (*query.shape[:-1], key.shape[-2])),
         )
         output = next(tensors_in(result))
         checked = check(scores, value.reshape(-1, *value.shape[-2:]), output.reshape(-1, *output.shape[-2:]))
         self.mixes.watch(output, "outputs")
-        self._add(scores, checked, (given["query"], -2), (given["value"], -2), (output, -2))
+        self._add(scores, checked, (given["query"], -2), (given["value"], -2), (output, -2), site=self.sites)
+        self.sites += 1
 
     def _take_softmax(self, given: dict[str, Any], weights: Tensor) -> None:
         logits = given["self"]
@@ -182,7 +227,10 @@ class AttentionTap(TorchDispatchMode):
             )
         product &= over_keys
         # Of other softmaxes the numbers are not needed, only what becomes of them.
-        found = Softmaxed(weights if product else None, self._logits.get(logits), product, self._module)
+        found = Softmaxed(
+            weights if product else None, self._logits.get(logits), product, self._module, self.sites
+        )
+        self.sites += 1
         self._softmaxed[weights] = Onward((found,))
         self._roots.append(found)
 
@@ -245,7 +293,7 @@ class AttentionTap(TorchDispatchMode):
         else:
             checked = check(scores, values, output, rebuilt)
         self.mixes.watch(output, "outputs")
-        self._add(scores, checked, queries, *operands[1:], note=note)
+        self._add(scores, checked, queries, *operands[1:], note=note, site=root.site)
 
     def _follow(
         self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object
@@ -294,17 +342,19 @@ class AttentionTap(TorchDispatchMode):
         queries: tuple[Tensor, int],
         values: tuple[Tensor, int],
         output: tuple[Tensor, int],
+        site: int,
         note: str = "",
     ) -> None:
         """Note a layer; queries, values in place of keys, and outputs come with their tokens' dimension."""
         places = None
         if self._trace is not None:
             places = tuple(self._trace.tokens(*side) for side in (queries, values, output))
-        self.layers.append(Tapped(self._module, scores, checked, places, note))
+        stream = None if self._streams is None else self._streams.entering(queries[0], len(self.layers))
+        self.layers.append(Tapped(self._module, scores, checked, places, note, site, stream))
         self._on_layer(len(self.layers))
 
 
-def _fused_bias(given: dict[str, Any], shape: tuple[int, ...]) -> Tensor | None:
+def fused_bias(given: dict[str, Any], shape: tuple[int, ...]) -> Tensor | None:
     """Return mask, bias and causality of a fused attention as one bias, broadcastable to the stacked logits.
 
     `shape` is that of the logits, (..., queries, keys).

@@ -27,6 +27,8 @@ class Softmaxed:
         Whether the logits stem from a product of two activations at all, normalized over its columns.
     module
         Where it was computed.
+    site
+        Which of the pass's fused attentions and softmaxes it is, counted from 0.
     met_values
         Whether it was multiplied with something.
     shown
@@ -37,6 +39,7 @@ class Softmaxed:
     origin: Origin | None
     product: bool
     module: str
+    site: int
     met_values: bool = False
     shown: bool = False
 

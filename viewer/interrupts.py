@@ -54,3 +54,27 @@ def told(to: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def asked(to: Callable[[], None]) -> Iterator[None]:
+    """Call something on the first Ctrl+C instead of raising it, so that work can end in good order.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On the second.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        to()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -49,10 +49,20 @@ class Job:
         Cancelled
             If `cancel` was called.
         """
-        if self._cancelled.is_set():
-            raise Cancelled
+        self.check()
         if self._progress is not None:
             self._progress(doing, share)
+
+    def check(self) -> None:
+        """Stop if that was asked for, without reporting anything.
+
+        Raises
+        ------
+        Cancelled
+            If `cancel` was called.
+        """
+        if self._cancelled.is_set():
+            raise Cancelled
 
 
 def short(model: Model) -> str:

@@ -47,6 +47,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """Return a whole number from 1 to 999999."""
+    if re.fullmatch("0+", text):
+        raise ArgumentTypeError("it must be 1 at least")
+    return count(text)
+
+
 def _short(text: str) -> str:
     """Quote what was typed, not all of it if it is endless."""
     return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -15,6 +15,24 @@ from viewer.backends.model import Job
 _PAUSE = 0.1  # seconds between two reports
 
 
+_LOG_PAUSE = 30.0  # seconds between two lines of a log
+
+
+class _Log:
+    """A line of a log now and then, nothing in the first while."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, doing: str, share: float | None) -> None:
+        if time.monotonic() - self._last >= _LOG_PAUSE:
+            self._last = time.monotonic()
+            say(doing)
+
+    def clear(self) -> None:
+        """Do nothing: a log keeps its lines."""
+
+
 class _Line:
     """One line of a terminal that is written over and over."""
 
@@ -50,12 +68,28 @@ def job() -> Iterator[Job]:
             line.clear()
 
 
+@contextmanager
+def long_job() -> Iterator[Job]:
+    """Give a job that the first Ctrl+C asks to end in good order; the second breaks in.
+
+    Where stderr is no terminal but a log, it gets a line of progress now and then.
+    """
+    line = _Line() if sys.stderr.isatty() else _Log()
+    work = Job(line)
+    try:
+        with interrupts.asked(work.cancel):
+            yield work
+    finally:
+        line.clear()
+
+
 def say(problem: object) -> None:
     """Write a sentence to stderr; a terminal gets it in lines that never part an option or a name."""
     text = f"patchreach: {problem}"
     if sys.stderr and sys.stderr.isatty():
         width = max(shutil.get_terminal_size().columns - 1, 40)
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+        text = f"\r\x1b[K{text}"  # over a line of progress
     try:
         print(text, file=sys.stderr)
     except OSError:  # nobody can be told

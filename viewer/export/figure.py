@@ -7,7 +7,7 @@ import math
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -83,16 +83,36 @@ def draw(scene: SceneValue, request: FigureRequest, format: Format | None = None
     format = format or format_of(request.path)
     if request.scale not in (1, 2, 3, 4):
         raise ExportError(f"A figure's scale is 1, 2, 3 or 4, not {request.scale}.")
+    return encode(
+        lambda: _compose(scene, request, raster=format == "png"),
+        format,
+        request.scale,
+        lambda: _metadata(scene, request, format),
+    )
+
+
+def encode(
+    compose: Callable[[], Sheet], format: Format, scale: int, metadata: Callable[[], dict[str, object]]
+) -> bytes:
+    """Return a sheet as a file's bytes.
+
+    Parameters
+    ----------
+    compose
+        Lays it out; called where Matplotlib is set for figures, one at a time.
+    format
+        See `FORMATS`.
+    scale
+        Of a PNG.
+    metadata
+        Gives what goes into the file, see `viewer.export.provenance.metadata`.
+    """
     with _one_at_a_time, _settings():
-        sheet = _compose(scene, request, raster=format == "png")
+        sheet = compose()
         _CANVAS[format](sheet.figure)
         file = io.BytesIO()
-        sheet.figure.savefig(
-            file,
-            format=format,
-            dpi=DPI * request.scale if format == "png" else DPI,
-            metadata=_metadata(scene, request, format),
-        )
+        dpi = DPI * scale if format == "png" else DPI
+        sheet.figure.savefig(file, format=format, dpi=dpi, metadata=metadata())
     return _smooth_photograph(file.getvalue()) if format == "svg" else file.getvalue()
 
 

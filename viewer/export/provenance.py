@@ -48,7 +48,7 @@ def of_record(record: AttentionRecord) -> dict[str, Any]:
     return {
         "patchreach": __version__,
         "format": FORMAT,
-        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "created": now(),
         "versions": versions(found.backend),
         "model": {
             "name": model_name(found.model),
@@ -93,6 +93,11 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "start_layer": display.start_layer,
         },
     }
+
+
+def now() -> str:
+    """Return the time as provenance has it, in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def file_name(text: str) -> str:

@@ -1,0 +1,149 @@
+"""``patchreach study``: every measure of every head over many pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewer import streams
+from viewer.commands.console import Notes, long_job, say
+from viewer.errors import Cancelled
+from viewer.export import provenance
+from viewer.export.study_figure import draw_study
+from viewer.export.writing import write_atomically
+from viewer.study import summary as summaries
+from viewer.study.engines import LocalEngine, default_workers
+from viewer.study.measuring import Opening
+from viewer.study.names import FAILED, FIGURES, REPORT, SUMMARY
+from viewer.study.plot import pictures, scatter
+from viewer.study.report import report, told
+from viewer.study.running import Plan, begin
+from viewer.study.running import run as run_study
+from viewer.study.sources import Source
+
+if TYPE_CHECKING:
+    from viewer.backends.model import Job
+    from viewer.study.decoding import Failed
+    from viewer.study.engines import Engine
+    from viewer.study.store import Store
+    from viewer.study.summary import Summary
+
+
+def run(options: Namespace) -> int:
+    """Study the pictures; those that fail are named on stderr.
+
+    Returns
+    -------
+    int
+        0 if all were studied, 1 if some, 2 if none.
+
+    Raises
+    ------
+    PatchreachError
+        If nothing can be done at all: no such model, no pictures, a folder that is taken.
+    Cancelled
+        If it was stopped; what was measured is kept.
+    """
+    plan = _plan(options)
+    with _engine(options, plan) as engine, long_job() as job:
+        store = begin(plan, engine, job)
+        Notes().say(store.settings.facts["notes"])
+        with store:
+            return _run(store, plan, engine, job)
+
+
+def _plan(options: Namespace) -> Plan:
+    opening = Opening(options.model, options.weights, options.image_size, options.device).absolute()
+    source = Source(options.source).absolute()
+    return Plan(source, opening, options.protocol, options.output, options.resume, options.batch)
+
+
+def _engine(options: Namespace, plan: Plan) -> AbstractContextManager[Engine]:
+    if options.engine == "local":
+        workers = options.workers or default_workers()
+        return nullcontext(LocalEngine(plan.opening, plan.protocol, workers))
+    from viewer.study.ray_engine import RayEngine
+
+    return RayEngine(plan.opening, plan.protocol, options.workers, plan.batch, options.ray_address)
+
+
+def _run(store: Store, plan: Plan, engine: Engine, job: Job) -> int:
+    try:
+        advance = run_study(store, plan, engine, job, _say_failed)
+    except (Cancelled, KeyboardInterrupt):
+        done, failed = store.counts()
+        say(f"stopped after {pictures(done + failed)}; the same command with --resume goes on from there")
+        raise
+    if not advance.done:
+        say(f"not one of {pictures(advance.failed)} could be studied")
+        return 2
+    job.step("Computing the statistics")
+    write_results(store, Path(plan.source.path).name)
+    streams.write(f"{plan.output / REPORT}\n")
+    return 1 if advance.failed else 0
+
+
+def _say_failed(failed: Failed) -> None:
+    name, reason = failed.name, failed.reason
+    say(reason if name in reason else f"{name}: {reason}")
+
+
+def write_results(store: Store, source: str) -> None:
+    """Write summary, figures, report and the list of failures of a finished study into its folder.
+
+    Parameters
+    ----------
+    store
+        The study.
+    source
+        What its pictures' folder or archive is called.
+
+    Raises
+    ------
+    FileError
+        If they can't be written.
+    """
+    summary = summaries.summarize(store)
+    failed = [(one.name, one.reason) for one in store.failed()]
+    write_atomically(store.folder / SUMMARY, summaries.encode(summary))
+    if failed:
+        write_atomically(store.folder / FAILED, _csv(failed))
+    for name in FIGURES:
+        format = Path(name).suffix[1:]
+        figure = draw_study(scatter(summary), told(summary), _facts(summary), format)
+        write_atomically(store.folder / name, figure)
+    # Last: who finds it knows that all is there.
+    text = report(summary, source, failed, store.unverified())
+    write_atomically(store.folder / REPORT, text.encode())
+
+
+def _csv(failed: list[tuple[str, str]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("image", "reason"))
+    writer.writerows(failed)
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _facts(summary: Summary) -> dict[str, object]:
+    """Return the provenance of a study's figure, which names files without their folders."""
+    facts = summary.settings.facts
+    model = facts["model"]
+    return {
+        "patchreach": facts["patchreach"],
+        "format": provenance.FORMAT,
+        "created": provenance.now(),
+        "versions": provenance.versions(model["backend"]),
+        "model": {
+            **model,
+            "name": provenance.model_name(model["name"]),
+            "weights": provenance.file_name(model["weights"]),
+        },
+        "preprocessing": facts["preprocessing"],
+        "protocol": facts["protocol"],
+        "study": {"images": summary.images, "measures": facts["measures"]},
+    }

@@ -1,0 +1,69 @@
+"""Who measures: this machine, one process with the model; `viewer.study.ray_engine` has the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from viewer.backends.model import Job
+from viewer.study.decoding import Preparing, in_processes
+from viewer.study.measuring import Measurer, Opening, Result, probe
+
+if TYPE_CHECKING:
+    from viewer.attention.distance import Protocol as DistanceProtocol
+    from viewer.study.entries import Entry
+
+_MOST_WORKERS = 8
+
+
+class Engine(Protocol):
+    """Measures pictures somewhere."""
+
+    def probe(self, job: Job) -> dict[str, Any]:
+        """Open the model and tell of it; see `viewer.study.measuring.probe`."""
+
+    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Result]:
+        """Yield one result for each entry, in their order.
+
+        Raises
+        ------
+        Cancelled
+            If the job was cancelled.
+        """
+
+
+class LocalEngine:
+    """The model in this process, decoding in others.
+
+    Parameters
+    ----------
+    opening
+        The model.
+    protocol
+        Of the distances.
+    workers
+        Processes that decode.
+    """
+
+    def __init__(self, opening: Opening, protocol: DistanceProtocol, workers: int) -> None:
+        self._opening, self._protocol, self._workers = opening, protocol, workers
+
+    def probe(self, job: Job) -> dict[str, Any]:
+        """See `Engine.probe`."""
+        self._model = self._opening.open(job)
+        return probe(self._model, self._protocol, job)
+
+    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Result]:
+        """See `Engine.results`."""
+        measurer = Measurer(self._model, self._protocol, heads)
+        # The model's own steps say nothing of how far a study is: its job only cancels.
+        quiet = Job(lambda doing, share: job.check())
+        for picture in in_processes(entries, Preparing.of(self._model), self._workers):
+            yield measurer.measure(picture, quiet)
+
+
+def default_workers() -> int:
+    """Return how many processes decode unless told otherwise: half the processors, at most eight."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(_MOST_WORKERS, processors // 2))

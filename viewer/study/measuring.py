@@ -1,0 +1,187 @@
+"""One picture through the model: every measure of every head, in whatever process the model lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from viewer.attention.measures import MEASURES
+from viewer.errors import Cancelled, InputError, PatchreachError
+from viewer.state.references import convolution_levels
+from viewer.study.decoding import Failed, Prepared
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from viewer.attention.distance import Protocol
+    from viewer.attention.layer import AttentionLayer
+    from viewer.attention.record import AttentionRecord
+    from viewer.attention.sweep import RecordMeasures
+    from viewer.backends.model import Job, Model
+    from viewer.backends.opening import ImageSize
+    from viewer.study.decoding import Decoded
+
+
+class Measured(NamedTuple):
+    """What is kept of one picture.
+
+    Attributes
+    ----------
+    name, place, sha256
+        Which picture, and what its file held.
+    verified
+        Whether every layer of its record was.
+    values
+        float32 (heads of all layers in order, measures), NaN where a measure is not defined. The measures are
+        made from float32 weights, so this loses nothing that is known.
+    """
+
+    name: str
+    place: int
+    sha256: str
+    verified: bool
+    values: npt.NDArray[np.float32]
+
+
+Result = Measured | Failed
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Which model, and how; as in `viewer.backends.opening.open_model`. Small enough to be sent anywhere."""
+
+    model: str
+    weights: str | None = None
+    image_size: ImageSize = None
+    device: str = "auto"
+
+    def open(self, job: Job | None = None) -> Model:
+        """Open it."""
+        from viewer.backends.opening import open_model
+
+        return open_model(self.model, self.weights, self.image_size, self.device, job)
+
+    def absolute(self) -> Opening:
+        """Return it with files that are found from any folder."""
+        model, weights = (
+            str(Path(name).resolve()) if name and Path(name).exists() else name
+            for name in (self.model, self.weights)
+        )
+        return Opening(model if self.model != "sample" else "sample", weights, self.image_size, self.device)
+
+
+class Measurer:
+    """A model that pictures are measured with.
+
+    Parameters
+    ----------
+    model
+        Of any backend.
+    protocol
+        Of the distances.
+    heads
+        Of each layer, which every picture must have.
+    """
+
+    def __init__(self, model: Model, protocol: Protocol, heads: tuple[int, ...]) -> None:
+        self._model, self._protocol, self._heads = model, protocol, heads
+
+    def measure(self, picture: Decoded, job: Job | None = None) -> Result:
+        """Run the model on one picture; what can't be measured is given back as failed.
+
+        Raises
+        ------
+        Cancelled
+            If the job was cancelled.
+        """
+        if isinstance(picture, Failed):
+            return picture
+        try:
+            record, measures = _attend(self._model, picture, job)
+        except Cancelled:
+            raise
+        except PatchreachError as error:
+            return Failed(picture.name, picture.place, str(error))
+        heads = tuple(layer.heads for layer in record.layers)
+        if heads != self._heads:
+            reason = f"{picture.name} made the model attend in other layers or heads than it mostly does."
+            return Failed(picture.name, picture.place, reason)
+        values = values_of(measures, self._protocol)
+        return Measured(picture.name, picture.place, picture.sha256, record.verified, values)
+
+
+def _attend(model: Model, picture: Prepared, job: Job | None) -> tuple[AttentionRecord, RecordMeasures]:
+    import torch
+
+    from viewer.attention.sweep import measure_record
+
+    record = model.attend(torch.from_numpy(picture.tensor), job)
+    return record, measure_record(record, None if job is None else job.step)
+
+
+def values_of(measures: RecordMeasures, protocol: Protocol) -> npt.NDArray[np.float32]:
+    """Return every measure of every head, float32 (heads of all layers in order, measures)."""
+    layers = [
+        np.stack([np.asarray(measure.of_heads(found, protocol)) for measure in MEASURES], axis=1)
+        for found in measures.layers
+    ]
+    return np.concatenate(layers).astype(np.float32)
+
+
+def probe(model: Model, protocol: Protocol, job: Job | None = None) -> dict[str, Any]:
+    """Run a model on a grey picture, and tell all that a study's settings hold of it, ready for JSON.
+
+    So a model that can't be studied is refused before anything is written.
+
+    Raises
+    ------
+    NoAttentionError, LayoutError, InputError, Cancelled
+        As `viewer.backends.model.Model.attend`.
+    """
+    from viewer.backends.inputs import describe
+
+    height, width = model.preprocessing.size
+    record = model.attend(np.full((height, width, 3), 127, np.uint8), job)
+    if not any(layer.heads for layer in record.layers):
+        raise InputError(f"{model.name} has no heads to study.")
+    placed = record.layout.placed
+    # Whole pictures have a grid each, and so no common reference.
+    common = model.preprocessing.crop_mode != "whole"
+    return {
+        "model": {
+            "name": model.name,
+            "sha256": record.provenance.model_sha256,
+            "weights": record.provenance.weights,
+            "backend": model.backend,
+        },
+        "preprocessing": describe(model.preprocessing),
+        "input_size": list(record.input_size) if common else None,
+        "grid": list(record.grid) if placed and common else None,
+        "patch_px": list(record.patch_px) if placed else None,
+        "prefix_tokens": list(record.prefix_names),
+        "layers": [_layer(layer, protocol, common) for layer in record.layers],
+        "convolution": _convolution(record) if common and placed else {},
+        "notes": list(dict.fromkeys((*model.notes, *record.notes))),
+    }
+
+
+def _layer(layer: AttentionLayer, protocol: Protocol, common: bool) -> dict[str, Any]:
+    uniform = {
+        measure.name: _number(measure.uniform(layer, protocol))
+        for measure in MEASURES
+        if measure.uniform is not None and common
+    }
+    return {"name": layer.name, "kind": layer.kind, "heads": layer.heads, "uniform": uniform}
+
+
+def _convolution(record: AttentionRecord) -> dict[str, list[float]]:
+    """Return the line of stacked convolutions for each measure that has one."""
+    levels = {m.name: convolution_levels(record, m, len(record.layers)).tolist() for m in MEASURES}
+    return {name: line for name, line in levels.items() if line}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

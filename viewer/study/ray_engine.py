@@ -1,0 +1,173 @@
+"""Measuring on more than one machine: the same code as tasks of Ray, each actor with a model of its own."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import cycle, islice
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from viewer.errors import InputError, PatchreachError
+from viewer.study.decoding import Preparing, in_threads
+from viewer.study.measuring import Measurer, Opening, Result, probe
+
+if TYPE_CHECKING:
+    from viewer.attention.distance import Protocol
+    from viewer.backends.model import Job, Model
+    from viewer.study.entries import Entry
+
+_AHEAD = 2  # batches for each actor: one that it works on, one that waits
+_POLL_SECONDS = 0.2
+_DECODERS = 2  # threads of an actor
+
+
+class Actor:
+    """One model in one process of Ray: the local engine's code, a batch of pictures at a time."""
+
+    def __init__(self, opening: Opening, protocol: Protocol, threads: int) -> None:
+        self._opening, self._protocol, self._threads = opening, protocol, threads
+        self._model: Model | None = None
+
+    def probe(self) -> dict[str, Any] | str:
+        """See `viewer.study.measuring.probe`; where the model can't be opened or studied, why, as a sentence.
+
+        Errors do not travel: what they carry besides their text is lost between processes.
+        """
+        try:
+            return probe(self._opened(), self._protocol)
+        except PatchreachError as error:
+            return str(error)
+
+    def results(self, entries: list[Entry], heads: tuple[int, ...]) -> list[Result] | str:
+        """Return one result for each entry, in their order; a sentence where the model can't be opened."""
+        try:
+            model = self._opened()
+        except PatchreachError as error:
+            return str(error)
+        measurer = Measurer(model, self._protocol, heads)
+        pictures = in_threads(entries, Preparing.of(model), _DECODERS)
+        return [measurer.measure(picture) for picture in pictures]
+
+    def _opened(self) -> Model:
+        import torch
+
+        if self._model is None:
+            torch.set_num_threads(self._threads)
+            self._model = self._opening.open()
+        return self._model
+
+
+class RayEngine:
+    """Actors of Ray, on one machine or a cluster; see `viewer.study.engines.Engine`.
+
+    Every machine needs Patchreach, and finds models and pictures under the same paths.
+
+    Parameters
+    ----------
+    opening
+        The model.
+    protocol
+        Of the distances.
+    actors
+        How many; None: one for each GPU, or, where there is none, for every two processors.
+    batch
+        Pictures in a task.
+    address
+        Of a running cluster; None: the variable RAY_ADDRESS, or else Ray is started on this machine.
+    """
+
+    def __init__(
+        self, opening: Opening, protocol: Protocol, actors: int | None, batch: int, address: str | None
+    ) -> None:
+        self._opening, self._protocol, self._count = opening.absolute(), protocol, actors
+        self._batch, self._address = batch, address
+        self._ray = _import_ray()
+        self._actors: list[Any] = []
+
+    def __enter__(self) -> RayEngine:
+        """Connect to the cluster, or start Ray on this machine.
+
+        Raises
+        ------
+        InputError
+            If there is no cluster at that address.
+        """
+        # What Ray warns of here is its own next version.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        try:
+            self._ray.init(
+                address=self._address or os.environ.get("RAY_ADDRESS") or "local",
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+            )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise InputError(f"Ray could not be reached: {error}") from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self._ray.shutdown()
+
+    def probe(self, job: Job) -> dict[str, Any]:
+        """See `viewer.study.engines.Engine.probe`."""
+        resources = self._ray.cluster_resources()
+        processors, gpus = int(resources.get("CPU", 1)), int(resources.get("GPU", 0))
+        wants_gpu = gpus > 0 and self._opening.device != "cpu"
+        count = self._count or (gpus if wants_gpu else max(1, processors // 2))
+        share = max(1, processors // count)
+        each = {"num_cpus": share, "num_gpus": gpus / count if wants_gpu else 0}
+        if count > processors:
+            each["num_cpus"] = processors / count
+        remote = self._ray.remote(**each)(Actor)
+        self._actors = [remote.remote(self._opening, self._protocol, share) for _ in range(count)]
+        return self._get(self._actors[0].probe.remote(), job, f"Starting {count} actors of Ray")
+
+    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Result]:
+        """See `viewer.study.engines.Engine.results`; batches go round the actors, and come back in order."""
+        source, turn = iter(entries), cycle(self._actors)
+        waiting: deque[Any] = deque()
+        while True:
+            while len(waiting) < _AHEAD * len(self._actors):
+                batch = list(islice(source, self._batch))
+                if not batch:
+                    break
+                waiting.append(next(turn).results.remote(batch, heads))
+            if not waiting:
+                return
+            yield from self._get(waiting.popleft(), job)
+
+    def _get(self, reference: Any, job: Job, doing: str = "") -> Any:  # noqa: ANN401 - Ray's own are not typed
+        """Wait for what an actor returns; a sentence is an error."""
+        while not self._ray.wait([reference], timeout=_POLL_SECONDS)[0]:
+            job.step(doing) if doing else job.check()
+        try:
+            found = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError as error:
+            raise InputError(f"An actor of Ray ended: {_last_line(error)}") from error
+        if isinstance(found, str):
+            raise InputError(found)
+        return found
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no reason"
+
+
+def _import_ray() -> ModuleType:
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise InputError(
+            "The engine ray needs the package ray, which is not installed: "
+            'pip install "patchreach[ray]" (in a checkout: pip install ".[ray]").'
+        ) from error
+    return ray

@@ -1,0 +1,201 @@
+"""Running a study: what is left to do, results committed part by part, and how far it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from viewer.backends.model import Job
+from viewer.errors import FileError
+from viewer.study.decoding import Failed
+from viewer.study.settings import Settings
+from viewer.study.sources import Source
+from viewer.study.store import Store, require_new
+
+if TYPE_CHECKING:
+    from viewer.attention.distance import Protocol
+    from viewer.study.engines import Engine
+    from viewer.study.measuring import Measured, Opening, Result
+
+BATCH = 32
+"""Pictures committed together unless told otherwise; what a killed process has to do again, at most."""
+
+_LONGEST = 20.0  # seconds after which a part is committed, however few pictures it has
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be studied.
+
+    Attributes
+    ----------
+    source
+        Where the pictures are.
+    opening
+        The model.
+    protocol
+        Of the distances.
+    output
+        Folder of the study.
+    resume
+        Whether the study is there already and goes on.
+    batch
+        Most pictures in a part.
+    """
+
+    source: Source
+    opening: Opening
+    protocol: Protocol
+    output: Path
+    resume: bool = False
+    batch: int = BATCH
+
+
+class Advance(NamedTuple):
+    """How far a study is: pictures done and failed, of how many (None: not known), and pictures a second."""
+
+    done: int
+    failed: int
+    total: int | None
+    rate: float
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        of = "" if self.total is None else f" of {self.total}"
+        said = [f"{self.done + self.failed}{of} pictures"]
+        if self.failed:
+            said.append(f"{self.failed} failed")
+        if self.rate:
+            said.append(f"{self.rate:.3g} a second")
+            if self.total is not None:
+                said.append(f"{duration((self.total - self.done - self.failed) / self.rate)} left")
+        return ", ".join(said)
+
+    @property
+    def share(self) -> float | None:
+        """Share done, 0 to 1."""
+        return None if not self.total else min(1.0, (self.done + self.failed) / self.total)
+
+
+def duration(seconds: float) -> str:
+    """Write a time the way a person reads it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def begin(plan: Plan, engine: Engine, job: Job) -> Store:
+    """Check everything, open the model, and make or open the study's folder.
+
+    Raises
+    ------
+    FileError
+        If there are no pictures, the folder is taken, or the study was begun with other settings.
+    PatchreachError
+        If the model can't be opened or studied.
+    """
+    plan.source.check()
+    job.step("Looking for pictures")
+    before = Store.at(plan.output) if plan.resume else None
+    if before is None:
+        require_new(plan.output)
+    if next(plan.source.entries(), None) is None:
+        raise FileError(plan.source.path, "holds no pictures")
+    settings = Settings.of(plan.source.absolute().path, plan.opening, plan.protocol, engine.probe(job))
+    if before is None:
+        return Store.create(plan.output, settings)
+    different = before.settings.differences(settings)
+    if different:
+        raise FileError(
+            plan.output,
+            f"was begun otherwise: {'; '.join(different)}",
+            "Give the same settings again, or another folder with -o.",
+        )
+    return before
+
+
+def run(
+    store: Store, plan: Plan, engine: Engine, job: Job, failing: Callable[[Failed], None] = lambda _: None
+) -> Advance:
+    """Measure what is left to do, and commit it; whatever stops this, what was measured is committed.
+
+    Parameters
+    ----------
+    store
+        As `begin` gave it, entered.
+    plan, engine
+        As given there.
+    job
+        Told of progress; cancels.
+    failing
+        Told of each picture that fails.
+
+    Raises
+    ------
+    Cancelled
+        If the job was cancelled.
+    FileError
+        If the folder can't be written.
+    """
+    job.step("Counting the pictures")
+    total = plan.source.count()
+    work = _Work(store, plan.batch, job, failing, total, *store.counts())
+    done = store.done()
+    job.step(f"Studying: {work.advance}", work.advance.share)
+    left = (entry for entry in plan.source.entries() if not done.has(entry.name, entry.place))
+    try:
+        with closing(engine.results(left, store.settings.heads, job)) as results:
+            for result in results:
+                work.take(result)
+    finally:
+        work.commit()
+    return work.advance
+
+
+@dataclass
+class _Work:
+    """Pictures that are done but not yet committed, and how far the study is."""
+
+    store: Store
+    batch: int
+    job: Job
+    failing: Callable[[Failed], None]
+    total: int | None
+    done: int
+    failed: int
+    measured: list[Measured] = field(default_factory=list)
+    broken: list[Failed] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    committed: float = field(default_factory=time.monotonic)
+    now: int = 0
+
+    @property
+    def advance(self) -> Advance:
+        """How far it is."""
+        rate = self.now / max(time.monotonic() - self.began, 1e-9)
+        return Advance(self.done, self.failed, self.total, rate)
+
+    def take(self, result: Result) -> None:
+        """Keep a result, commit if it is time, and tell."""
+        self.now += 1
+        if isinstance(result, Failed):
+            self.failed += 1
+            self.broken.append(result)
+            self.failing(result)
+        else:
+            self.done += 1
+            self.measured.append(result)
+        full = len(self.measured) + len(self.broken) >= self.batch
+        if full or time.monotonic() - self.committed > _LONGEST:
+            self.commit()
+        self.job.step(f"Studying: {self.advance}", self.advance.share)
+
+    def commit(self) -> None:
+        """Commit what is done."""
+        if self.measured or self.broken:
+            self.store.commit(self.measured, self.broken)
+        self.measured, self.broken, self.committed = [], [], time.monotonic()

@@ -281,7 +281,7 @@ def test_scatter_dots_lie_at_their_distance(scene: SceneValue) -> None:
     dots = [mark for mark in svg.marks() if palette("light").dot in mark.get("style", "")][1:]
     y = np.array([float(mark.get("y")) for mark in dots])
     # Two tick labels give the axis: same pixels a unit for all dots.
-    distance = scene.scatter.distance
+    distance = scene.scatter.y
     slope, offset = np.polyfit(distance, y, 1)
     np.testing.assert_allclose(y, slope * distance + offset, atol=0.01)
     assert slope < 0
@@ -291,7 +291,7 @@ def test_scatter_dots_lie_at_their_distance(scene: SceneValue) -> None:
         if palette("light").uniform in path.get("style", "") and "clip-path" in path.attrib
     )
     height = float(uniform.get("d").split()[2])
-    assert height == pytest.approx(slope * scene.scatter.uniform[0] + offset, abs=0.01)
+    assert height == pytest.approx(slope * scene.scatter.reference("uniform").y[0] + offset, abs=0.01)
 
 
 def test_paler_dots_for_heads_on_prefix_tokens() -> None:

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from tests.state.records import channel_record, mixed_record, state_of
 from tests.ui.panels import colour_at, pixels, show, whole
+from viewer.attention.uniform import uniform_layer_distance
 from viewer.state.colormaps import lut
 from viewer.state.palette import palette
 from viewer.state.selection import HeadRef
@@ -259,14 +260,15 @@ def test_uniform_attention_is_a_level_for_each_layer(qtbot):
     panel = ScatterPanel(selection, display)
     holder = show(qtbot, panel, scene, "scatter", (900, 300))
     selection.hover((2, 5))
-    x, y = panel.plot._uniform.getData()
-    expected = scene.value.scatter.uniform
+    x, y = panel.plot._lines["uniform"].getData()
+    record = mixed_record()
     for layer in (0, 1, 2, 3, 5):
         inside = [at for at in range(len(x) - 1) if x[at] < layer < x[at + 1]]
-        assert [y[at] for at in inside] == [expected[layer]]
+        expected = uniform_layer_distance(record.layers[layer]).mean()
+        assert [y[at] for at in inside] == [pytest.approx(expected)]
     assert not [at for at in range(len(x) - 1) if x[at] < 4 < x[at + 1]]
     assert "no line for convolutions" in panel._legend.toolTip()
-    assert panel.plot._convolution.getData()[1] is None or not len(panel.plot._convolution.getData()[1])
+    assert not panel.plot._lines["convolution"].isVisible()
     # The dots of the layer without a distance are missing, all others are there.
     assert len(panel.plot.positions()) == 12
     assert holder.isVisible()
@@ -303,7 +305,7 @@ def test_a_scatter_without_dots_says_why_instead_of_an_empty_plot(qtbot):
     _, selection, display, scene = state_of(record)
     panel = ScatterPanel(selection, display)
     holder = show(qtbot, panel, scene, "scatter", (420, 300))
-    assert panel._legend.text() == "no distance to measure"
+    assert panel._legend.text() == "nothing to draw"
     assert panel._legend.toolTip().endswith("in no layer do patches attend to patches")
     assert not panel.plot.getPlotItem().isVisible()
     assert holder.isVisible()

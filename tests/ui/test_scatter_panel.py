@@ -13,7 +13,6 @@ from tests.ui.panels import painted, pixels, show
 from viewer.state.palette import palette
 from viewer.state.selection import HeadRef
 from viewer.ui.scatter_panel import ScatterPanel
-from viewer.ui.scatter_plot import head_text
 
 pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
 
@@ -41,13 +40,13 @@ def test_every_dot_is_painted_at_its_distance(made):
         around = image[int(y) - 2 : int(y) + 3, int(x) - 2 : int(x) + 3].reshape(-1, 3)
         assert np.abs(around - colour).sum(axis=1).min() < 60
     heights = panel.plot.positions()[:, 1]
-    assert (np.argsort(-heights) == np.argsort(panel.plot._scatter.distance)).all()
+    assert (np.argsort(-heights) == np.argsort(panel.plot._scatter.y)).all()
 
 
 def test_a_dot_has_no_prefix_where_no_head_attends_to_any(made):
     panel, _, _, scene, _ = made
     scatter = replace(scene.value.scatter, prefix_mass=np.zeros_like(scene.value.scatter.prefix_mass))
-    assert head_text(scatter, 0) == f"layer 0, head 0: {scatter.distance[0]:.1f} px"
+    assert scatter.head_words(0) == f"layer 0, head 0: {scatter.y[0]:.1f} px"
     panel.paint(scatter)
     assert panel._legend.toolTip().splitlines()[0] == "● head"
 
@@ -61,9 +60,9 @@ def test_hovering_a_dot_names_the_head_and_looks_at_it(qtbot, made):
     assert name.isVisible()
     scatter = scene.value.scatter
     place = 2 * 3 + 1
-    assert name.toPlainText() == head_text(scatter, place)
+    assert name.toPlainText() == scatter.head_words(place)
     assert name.toPlainText() == (
-        f"layer 2, head 1: {scatter.distance[place]:.1f} px, prefix {100 * scatter.prefix_mass[place]:.0f} %"
+        f"layer 2, head 1: {scatter.y[place]:.1f} px, prefix {100 * scatter.prefix_mass[place]:.0f} %"
     )
     QApplication.sendEvent(panel.plot.viewport(), QEvent(QEvent.Type.Leave))
     QApplication.sendEvent(panel.plot, QEvent(QEvent.Type.Leave))
@@ -88,10 +87,10 @@ def test_a_head_hovered_elsewhere_is_ringed_and_not_named(made):
     panel, selection, *_ = made
     selection.hover_head(HeadRef(3, 0))
     shown = panel.plot._shown
-    assert shown.data["x"].tolist() == [panel.plot._x[9]]
+    assert shown.data["x"].tolist() == [panel.plot._scatter.x[9]]
     assert not panel.plot._name.isVisible()
     selection.hover_head(HeadRef(3, None))
-    assert shown.data["y"].tolist() == panel.plot._scatter.distance[9:].tolist()
+    assert shown.data["y"].tolist() == panel.plot._scatter.y[9:].tolist()
 
 
 def test_the_query_has_dots_of_its_own(made):
@@ -102,14 +101,16 @@ def test_the_query_has_dots_of_its_own(made):
     selection.hover((1, 2))
     QApplication.processEvents()
     assert plot._query.isVisible()
-    np.testing.assert_array_equal(plot._query._y, scene.value.scatter.query_distance)
-    assert set(plot._uniform_query.getData()[1]) == set(scene.value.scatter.uniform_query)
+    np.testing.assert_array_equal(plot._query._y, scene.value.scatter.query_y)
+    assert set(plot._lines["uniform query"].getData()[1]) == set(
+        scene.value.scatter.reference("uniform query").y
+    )
     changed = (pixels(plot.viewport()) != before).any(axis=2)
     x, y = plot.positions()[0]
     # A diamond at the query's own height beside the head's dot, not at the head's.
     scatter = scene.value.scatter
-    per_unit = (plot.positions()[1, 1] - y) / (scatter.distance[1] - scatter.distance[0])
-    row = y + per_unit * (scatter.query_distance[0] - scatter.distance[0])
+    per_unit = (plot.positions()[1, 1] - y) / (scatter.y[1] - scatter.y[0])
+    row = y + per_unit * (scatter.query_y[0] - scatter.y[0])
     assert changed[int(row) - 5 : int(row) + 6, int(x) - 5 : int(x) + 6].any()
     selection.hover("cls")
     assert not plot._query.isVisible()
@@ -122,22 +123,19 @@ def test_everything_stays_in_sight_for_every_query(made):
         scatter = scene.value.scatter
         low, high = panel.plot.getPlotItem().getViewBox().viewRange()[1]
         assert low == 0
-        assert (
-            max(part.max() for part in (scatter.query_distance, scatter.uniform_query, scatter.uniform))
-            < high
-        )
+        assert max(part.max() for part in (scatter.query_y, *(line.y for line in scatter.references))) < high
 
 
 def test_the_original_protocol_is_one_choice_away(qtbot, made):
     panel, _, display, scene, _ = made
-    before = scene.value.scatter.distance
+    before = scene.value.scatter.y
     panel.protocol.setFocus()
     qtbot.keyClick(panel.protocol, Qt.Key.Key_Down)
     assert display.value.protocol == "original"
-    assert (scene.value.scatter.distance < before).all()
+    assert (scene.value.scatter.y < before).all()
     qtbot.keyClick(panel.unit, Qt.Key.Key_Down)
     assert display.value.unit == "patches"
-    assert scene.value.scatter.y_label.startswith("mean attention distance (patches), original protocol")
+    assert scene.value.scatter.y_axis.label.startswith("mean attention distance (patches), original protocol")
 
 
 def test_the_switches_follow_the_settings(made):
@@ -190,7 +188,7 @@ def test_the_legend_lists_what_is_drawn_and_nothing_else(made):
     selection.set_direction("from")
     selection.hover("cls")
     assert "alone" not in plain(panel)
-    assert "the class token has no place, so no distance of its own" in plain(panel).replace("\xa0", " ")
+    assert "the class token has no place, so no dots of its own" in plain(panel).replace("\xa0", " ")
     panel.paint(None)
     assert plain(panel) == ""
 
@@ -216,9 +214,7 @@ def ink_of(panel, item):
     """How much of each pixel of the screen one item of the plot inks, 0 to 1."""
     plot = panel.plot
     for other in (
-        plot._uniform,
-        plot._uniform_query,
-        plot._convolution,
+        *plot._lines.values(),
         plot._heads,
         plot._query,
         plot._shown,
@@ -230,13 +226,11 @@ def ink_of(panel, item):
     return changed / changed.max()
 
 
-@pytest.mark.parametrize(
-    ("item", "width"), [("_uniform", 1.5), ("_uniform_query", 1.0), ("_convolution", 1.5)]
-)
+@pytest.mark.parametrize(("item", "width"), [("uniform", 1.5), ("uniform query", 1.0), ("convolution", 1.5)])
 def test_a_line_is_as_wide_on_every_screen(made, item, width):
     panel, selection, *_ = made
     selection.hover((1, 1))
-    columns = ink_of(panel, getattr(panel.plot, item)).sum(axis=0) / panel.plot.devicePixelRatioF()
+    columns = ink_of(panel, panel.plot._lines[item]).sum(axis=0) / panel.plot.devicePixelRatioF()
     # A wide line may be painted one pixel of the screen narrower or wider.
     assert 0.65 * width <= np.median(columns[columns > 0.1]) <= 1.7 * width
 

@@ -55,7 +55,7 @@ def test_panels_are_filled_once_the_first_picture_is_done(opened):
     assert value.selection.head == HeadRef(LAYERS // 2, None)
     assert value.overlay.values.shape == GRID
     assert value.heads.maps.shape == (LAYERS, HEADS, *GRID)
-    assert len(value.scatter.distance) == LAYERS * HEADS
+    assert len(value.scatter.y) == LAYERS * HEADS
     assert value.readout
 
 

@@ -1,8 +1,7 @@
-"""The scatter as a figure: mean attention distance of every head against its layer."""
+"""The scatter as a figure: a measure of every head against its layer or another measure."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,22 +11,25 @@ from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
 from viewer.export.typesetting import font, text_width, wrap, wrap_clauses
+from viewer.state.ranges import nice_range
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from matplotlib.axes import Axes
 
     from viewer.export.sheet import Sheet, Style
+    from viewer.state.ranges import Along
+    from viewer.state.references import Reference
     from viewer.state.scatter import Scatter
 
 _ROW = 1.7  # height of a legend row, in ems
 
 # As in the window's scatter.
-_SPREAD = 0.62  # share of a layer's column over which its heads stand
 _FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
-_UNIFORM = {"linestyle": (0, (4, 2)), "linewidth": 1.2}
-_UNIFORM_QUERY = {"linestyle": (0, (1, 2)), "linewidth": 1.0}
-_CONVOLUTION = {"linestyle": (0, (4, 2, 1, 2)), "linewidth": 1.2}
+_LINES: dict[str, dict[str, Any]] = {
+    "uniform": {"linestyle": (0, (4, 2)), "linewidth": 1.2},
+    "uniform query": {"linestyle": (0, (1, 2)), "linewidth": 1.0},
+    "convolution": {"linestyle": (0, (4, 2, 1, 2)), "linewidth": 1.2},
+}
 
 
 @dataclass(frozen=True)
@@ -57,28 +59,21 @@ class ScatterPart:
     width: int
 
     @cached_property
-    def _top_value(self) -> float:
-        """Upper end of the distance axis, by the window's rule: a plain number just above all there is."""
-        scatter = self.scatter
-        values = [scatter.distance, scatter.convolution, scatter.uniform]
-        if scatter.query_distance is not None:
-            values += [scatter.query_distance, scatter.uniform_query]
-        found = np.concatenate([np.asarray(v, np.float64) for v in values])
-        found = found[np.isfinite(found)]
-        needed = 1.06 * float(found.max(initial=0)) or 1.0
-        step = 10.0 ** math.floor(math.log10(needed)) / 2
-        return math.ceil(needed / step) * step
-
-    @cached_property
     def _y_ticks(self) -> list[tuple[float, str]]:
+        return self._ticks("y", 6)
+
+    def _ticks(self, along: Along, most: int) -> list[tuple[float, str]]:
+        """Return plain numbers within an axis' range, as (value, text)."""
         if self.scatter.blank:
             return []
-        values = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(0, self._top_value)
-        return [(float(v), f"{v:.6g}") for v in values if 0 <= v <= self._top_value * (1 + 1e-6)]
+        low, high = nice_range(self.scatter, along)
+        values = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        slack = 1e-6 * (high - low)
+        return [(float(v), f"{v:.6g}") for v in values if low - slack <= v <= high + slack]
 
     @cached_property
     def _y_label(self) -> list[str]:
-        return wrap_clauses(self.scatter.y_label, self._plot_height, self.style.small)
+        return wrap_clauses(self.scatter.y_axis.label, self._plot_height, self.style.small)
 
     @cached_property
     def _before(self) -> int:
@@ -100,16 +95,26 @@ class ScatterPart:
         entries = [
             Entry(f"a head{pales}", self._head_marks()),
             Entry("shown", self._shown_marks),
-            Entry(scatter.uniform_label, {"color": palette.uniform, **_UNIFORM}),
         ]
-        if len(scatter.convolution):
-            entries.append(Entry(scatter.convolution_label, {"color": palette.convolution, **_CONVOLUTION}))
-        if scatter.query_distance is not None:
+        if scatter.shown.layer < 0:
+            entries.pop()
+        if scatter.spread is not None:
+            entries.append(Entry("spread over the pictures", {"color": palette.dot, "linewidth": 0.8}))
+        for reference in scatter.references:
+            words = reference.label
+            if reference.kind == "uniform query":
+                words = words.replace("this query", f"{scatter.query_label} only")
+            entries.append(Entry(words, self._reference_marks(reference)))
+        if scatter.query_y is not None:
             words = f"the same head, for {scatter.query_label} only"
-            entries.append(Entry(words, self._query_marks))
-            words = f"{scatter.uniform_label}, for {scatter.query_label} only"
-            entries.append(Entry(words, {"color": palette.query, **_UNIFORM_QUERY}))
+            entries.insert(2, Entry(words, self._query_marks))
         return entries
+
+    def _reference_marks(self, reference: Reference) -> dict[str, Any]:
+        colour = reference.colour(self.style.palette)
+        if reference.points:
+            return _mark("+", 1.3 * self.style.points, colour, 1.5)
+        return {"color": colour, **_LINES[reference.kind]}
 
     @cached_property
     def _legend_rows(self) -> list[list[tuple[float, Entry]]]:
@@ -152,7 +157,8 @@ class ScatterPart:
         bottom = top + self._plot_height
         if self.scatter.blank:
             self._say_why_blank(axes, width)
-        sheet.text(x + width / 2, bottom + 2.3 * em, self.scatter.x_label, small, h="center", v="center")
+        below = self.scatter.x_axis.label
+        sheet.text(x + width / 2, bottom + 2.3 * em, below, small, h="center", v="center")
         for i, line in enumerate(self._y_label):
             middle = top + self._plot_height / 2
             sheet.text(left + 1.2 * em * i, middle, line, small, h="center", v="top", upwards=True)
@@ -171,38 +177,38 @@ class ScatterPart:
         )
 
     def _set_axes(self, axes: Axes, width: float) -> None:
-        layers = self.scatter.layers
-        axes.set_xlim(-0.6, layers - 0.4)
-        axes.set_ylim(0, self._top_value)
-        needed = text_width(str(layers - 1), self.style.small) + 0.8 * self.style.em
-        axes.set_xticks(range(0, layers, every(layers, width / layers, needed)))
+        scatter, small = self.scatter, self.style.small
+        axes.set_xlim(*nice_range(scatter, "x"))
+        axes.set_ylim(*nice_range(scatter, "y"))
+        if scatter.x_axis.counts_layers:
+            needed = text_width(str(scatter.layers - 1), small) + 0.8 * self.style.em
+            axes.set_xticks(range(0, scatter.layers, every(scatter.layers, width / scatter.layers, needed)))
+        else:
+            ticks = self._ticks("x", 8)
+            axes.set_xticks([value for value, _ in ticks], [text for _, text in ticks])
         axes.set_yticks([value for value, _ in self._y_ticks], [text for _, text in self._y_ticks])
         axes.grid(axis="y", color=self.style.palette.faint, linewidth=0.5, alpha=0.3)
         axes.set_axisbelow(True)
 
-    @property
-    def _x(self) -> npt.NDArray[np.float64]:
-        """Place of each dot: the heads of a layer stand side by side in its column."""
-        scatter = self.scatter
-        most = int(scatter.head.max(initial=0)) + 1
-        return scatter.layer + ((scatter.head + 0.5) / most - 0.5) * _SPREAD
-
     def _plot(self, axes: Axes) -> None:
-        scatter, palette, x = self.scatter, self.style.palette, self._x
-        axes.plot(*scatter.steps(scatter.uniform), color=palette.uniform, **_UNIFORM)
-        axes.plot(
-            range(len(scatter.convolution)), scatter.convolution, color=palette.convolution, **_CONVOLUTION
-        )
-        for across, distance, mass in zip(x, scatter.distance, scatter.prefix_mass, strict=True):
-            marks = self._head_marks(max(1 - float(mass), _FAINTEST))
-            axes.plot([across], [distance], clip_on=False, **marks)
-        if scatter.query_distance is not None:
-            axes.plot(*scatter.steps(scatter.uniform_query), color=palette.query, **_UNIFORM_QUERY)
-            axes.plot(x, scatter.query_distance, clip_on=False, **self._query_marks)
-        shown = scatter.layer == scatter.shown.layer
-        if scatter.shown.head is not None:
-            shown &= scatter.head == scatter.shown.head
-        axes.plot(x[shown], scatter.distance[shown], clip_on=False, **self._shown_marks)
+        scatter = self.scatter
+        for reference in scatter.references:
+            self._plot_reference(axes, reference)
+        if scatter.spread is not None:
+            for x, ends in zip(scatter.x, scatter.spread, strict=True):
+                axes.plot([x, x], ends, color=self.style.palette.dot, linewidth=0.8)
+        for x, y, mass in zip(scatter.x, scatter.y, scatter.prefix_mass, strict=True):
+            axes.plot([x], [y], clip_on=False, **self._head_marks(max(1 - float(mass), _FAINTEST)))
+        if scatter.query_y is not None:
+            axes.plot(scatter.query_x, scatter.query_y, clip_on=False, **self._query_marks)
+        picked = scatter.picked
+        axes.plot(scatter.x[picked], scatter.y[picked], clip_on=False, **self._shown_marks)
+
+    def _plot_reference(self, axes: Axes, reference: Reference) -> None:
+        """Draw a line or points; what goes on without end goes to the border."""
+        ends = (nice_range(self.scatter, along) for along in ("x", "y"))
+        places = (np.clip(v, *limits) for v, limits in zip((reference.x, reference.y), ends, strict=True))
+        axes.plot(*places, **self._reference_marks(reference))
 
     def _draw_legend(self, sheet: Sheet, left: float, top: float) -> None:
         em = self.style.em

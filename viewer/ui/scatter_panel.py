@@ -1,4 +1,4 @@
-"""How far each head reaches: distance against layer, one dot a head."""
+"""One dot a head: a measure against the layer, or two measures against each other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from PySide6.QtCore import QSignalBlocker, QSize, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from viewer.state.axes import LAYER, axis_of, choices, plain_name
 from viewer.state.palette import palette as palette_of
-from viewer.state.scatter import CONVOLUTION_LABEL, NO_CONVOLUTION, UNIFORM_LABEL
+from viewer.state.scatter import CONVOLUTION_LABEL
 from viewer.state.words import query_words
 from viewer.ui.marks import font
 from viewer.ui.scatter_plot import LEAST_PLOT, ScatterPlot
@@ -23,20 +24,25 @@ if TYPE_CHECKING:
     from viewer.state.scatter import Scatter
     from viewer.state.selection import HeadRef, Selection
 
-_HEADER = ("Mean attention distance in", "Distance in")
 _UNITS = ("px", "patches")
+# Each kind of reference with its mark in the legend, and what it is called where there is little room.
+_REFERENCES = (
+    ("uniform", "– –", "uniform"),
+    ("convolution", "– · –", "convolutions"),
+    ("uniform query", "· · ·", "uniform, this query"),
+)
 _PROTOCOLS = (("renormalized", "renormalized over patches"), ("original", "original protocol"))
 
 
 class ScatterPanel(QWidget):
-    """Paints a `Scatter`; its header is a sentence whose ends choose unit and protocol.
+    """Paints a `Scatter`; its header is a sentence that chooses measures, unit and protocol.
 
     Parameters
     ----------
     selection
         Told which head the mouse points at and clicks on.
     display
-        Told the chosen unit and protocol.
+        Told the chosen measures, unit and protocol.
     """
 
     def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
@@ -44,7 +50,9 @@ class ScatterPanel(QWidget):
         self._selection = selection
         self._display = display
         palette = palette_of(display.value.theme)
-        self._words = QLabel(_HEADER[0])
+        self.y = _box("What lies along the vertical axis", choices())
+        self.x = _box("What lies along the horizontal axis", ((LAYER, LAYER), *choices()))
+        self._against = QLabel("against")
         self.unit = QComboBox()
         self.unit.setAccessibleName("Unit of the attention distance")
         for unit in _UNITS:
@@ -63,8 +71,8 @@ class ScatterPanel(QWidget):
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self.plot = ScatterPlot(palette)
         self._arrange()
-        self.unit.activated.connect(self._choose)
-        self.protocol.activated.connect(self._choose)
+        for box in (self.y, self.x, self.unit, self.protocol):
+            box.activated.connect(self._choose)
         self.plot.pointed.connect(self._point)
         self.plot.chosen.connect(self._select)
         display.changed.connect(self._follow)
@@ -75,7 +83,7 @@ class ScatterPanel(QWidget):
     def _arrange(self) -> None:
         self._header = header = QHBoxLayout()
         header.setContentsMargins(4, 2, 4, 2)
-        for part in (self._words, self.unit, self.protocol):
+        for part in (self.y, self._against, self.x, self.unit, self.protocol):
             header.addWidget(part)
         header.addStretch(1)
         column = QVBoxLayout(self)
@@ -110,9 +118,9 @@ class ScatterPanel(QWidget):
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
         self._palette = palette
-        for part in (self._words, self.unit, self.protocol, self._legend):
+        for part in (self.y, self._against, self.x, self.unit, self.protocol, self._legend):
             part.setFont(font(palette))
-        self._words.setStyleSheet(f"color: {palette.text};")
+        self._against.setStyleSheet(f"color: {palette.text};")
         self._legend.setStyleSheet(f"color: {palette.text}; padding: 0 4px;")
         self.plot.set_theme(palette)
         self._place_legend()
@@ -126,9 +134,6 @@ class ScatterPanel(QWidget):
         """Put the legend beside the plot in a wide panel, else on one line below it; the plot comes first."""
         metrics = QFontMetricsF(self._legend.font())
         line = metrics.height()
-        boxes = self.unit.sizeHint().width() + self.protocol.sizeHint().width() + 2 * line
-        long = metrics.horizontalAdvance(_HEADER[0]) + boxes <= self.width()
-        self._words.setText(_HEADER[0 if long else 1])
         longest = metrics.horizontalAdvance(f"– · – {CONVOLUTION_LABEL}") + 2 * line
         self._beside = self.width() > 2.6 * longest
         self._body.setDirection(
@@ -163,43 +168,74 @@ class ScatterPanel(QWidget):
 
     def _entries(self) -> tuple[tuple[str, str, str, str], ...]:
         """Return colour, mark, short and long words of each thing that is drawn."""
-        if self._scatter is None:
+        scatter, colours = self._scatter, self._palette
+        if scatter is None:
             return ()
-        colours = self._palette
-        if self._scatter.blank:
-            return ((colours.text, "", "no distance to measure", self._scatter.blank),)
-        pales = " (paler: more of it on prefix tokens)" if self._scatter.pales else ""
-        dot = (colours.dot, "●", "head", f"head{pales}")
-        uniform = (colours.uniform, "– –", "uniform", UNIFORM_LABEL)
-        convolution = (colours.convolution, "– · –", "convolutions", CONVOLUTION_LABEL)
-        if not len(self._scatter.convolution):
-            convolution = (colours.text, "", NO_CONVOLUTION, NO_CONVOLUTION)
-        if self._scatter.query_distance is not None:
-            own = (colours.query, "◇", "this query", "head, this query alone")
-            own_uniform = (colours.query, "· · ·", "uniform, this query", "uniform, this query alone")
-            return dot, own, uniform, convolution, own_uniform
+        if scatter.blank:
+            return ((colours.text, "", "nothing to draw", scatter.blank),)
+        pales = " (paler: more of it on prefix tokens)" if scatter.pales else ""
+        found = [(colours.dot, "●", "head", f"head{pales}")]
+        if scatter.spread is not None:
+            found.append((colours.dot, "│", "spread", "spread over the pictures"))
+        if scatter.query_y is not None:
+            found.append((colours.query, "◇", "this query", "head, this query alone"))
+        for kind, mark, brief in _REFERENCES:
+            reference = scatter.reference(kind)
+            if reference is not None:
+                found.append(
+                    (reference.colour(colours), "+" if reference.points else mark, brief, reference.label)
+                )
+        why = [*scatter.missing, *self._no_query()]
+        return (*found, *((colours.text, "", words, words) for words in why))
+
+    def _no_query(self) -> tuple[str, ...]:
+        """Say why the selected query has no dots where that is for want of a place."""
         selected = self._selection.value
         if isinstance(selected.query, str) and selected.direction == "from":
-            why = f"{query_words(selected.query)} has no place, so no distance of its own"
-            return dot, uniform, convolution, (colours.text, "", why, why)
-        return dot, uniform, convolution
+            return (f"{query_words(selected.query)} has no place, so no dots of its own",)
+        return ()
 
     def _choose(self) -> None:
-        value = replace(
-            self._display.value, unit=self.unit.currentData(), protocol=self.protocol.currentData()
-        )
-        self._display.set(value)
+        chosen = {
+            "x_measure": self.x.currentData(),
+            "y_measure": self.y.currentData(),
+            "unit": self.unit.currentData(),
+            "protocol": self.protocol.currentData(),
+        }
+        self._display.set(replace(self._display.value, **chosen))
 
     def _follow(self, value: DisplayValue) -> None:
-        for box, chosen in ((self.unit, value.unit), (self.protocol, value.protocol)):
+        chosen = (
+            (self.x, plain_name(value.x_measure)),
+            (self.y, plain_name(value.y_measure)),
+            (self.unit, value.unit),
+            (self.protocol, value.protocol),
+        )
+        for box, data in chosen:
             with QSignalBlocker(box):
-                box.setCurrentIndex(box.findData(chosen))
+                box.setCurrentIndex(box.findData(data))
+        axes = [axis_of(name, value.protocol, value.unit) for name in (value.x_measure, value.y_measure)]
+        # Only what has a part in the measures that are shown can be chosen.
+        self.unit.setVisible(any(axis.unit in _UNITS for axis in axes))
+        self.protocol.setVisible(any(axis.protocol for axis in axes))
 
     def _point(self, head: HeadRef | None) -> None:
         self._selection.hover_head(head)
 
     def _select(self, head: HeadRef) -> None:
         self._selection.select_head(head)
+
+
+def _box(name: str, options: tuple[tuple[str, str], ...]) -> QComboBox:
+    """Return a list that gives way where room is short; opened, it shows all its words."""
+    box = QComboBox()
+    box.setAccessibleName(name)
+    box.setToolTip(name)
+    for value, words in options:
+        box.addItem(f"{words[0].upper()}{words[1:]}", value)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(8)
+    return box
 
 
 def _unbroken(words: str) -> str:

@@ -1,4 +1,4 @@
-"""A step of the lesson as a slide: headline, words, the list of keys, and the views beside them."""
+"""A step of the lesson as a slide: headline, words, the list of keys, and a view beside them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from viewer.errors import ExportError
 from viewer.export import figure, provenance
 from viewer.export.heading import facts, warning
-from viewer.export.heads_figure import HeadsPart
 from viewer.export.overlay_figure import OverlayPart
 from viewer.export.plain import plain
 from viewer.export.scatter_figure import ScatterPart
@@ -39,7 +38,7 @@ _TYPE = (18.0, 17.0, 16.0, 15.0, 14.0, 13.0, 12.0)  # points of words, the large
 _VIEW_TYPE = tuple(range(14, 6, -1))  # points in the views
 _LEAD = 1.38  # from line to line, in ems
 _BETWEEN = 0.6  # between paragraphs, in ems
-_WORDS = {1: 0.36, 2: 0.31}  # share of the width that words take, by the number of views
+_WORDS = 0.36  # share of the width that words take
 
 
 def draw(scene: SceneValue, request: SlideRequest, format: Format | None = None) -> bytes:
@@ -66,7 +65,7 @@ def draw(scene: SceneValue, request: SlideRequest, format: Format | None = None)
         raise ExportError(f"There is nothing to draw yet of the step “{step.title}”.")
 
     def metadata() -> dict[str, object]:
-        known = {**provenance.of_scene(scene, step.views[0]), "lesson": step.name}
+        known = {**provenance.of_scene(scene, step.view), "lesson": step.name}
         return provenance.metadata(known, f"{TITLE} {step.title}", format)
 
     return figure.encode(
@@ -92,15 +91,13 @@ def _compose(scene: SceneValue, step: Step, request: SlideRequest, raster: bool)
     sheet = Sheet(width, height, style, raster)
     top = _draw_headline(sheet, step)
     bottom = _draw_foot(sheet, scene, request.step)
-    left_width = round(_WORDS[len(step.views)] * width)
+    left_width = round(_WORDS * width)
     words = Words.fit(scene, step, style, left_width, bottom - top)
     words.draw(sheet, _MARGIN, top)
     left = _MARGIN + left_width + _GAP
-    room = (width - _MARGIN - left - _GAP * (len(step.views) - 1)) // len(step.views)
-    for view in step.views:
-        part = _fitted(view, scene, style, room, bottom - top)
-        part.draw(sheet, left + (room - part.width) // 2, top + max((bottom - top - part.height) // 3, 0))
-        left += room + _GAP
+    room = width - _MARGIN - left
+    part = _fitted(step.view, scene, style, room, bottom - top)
+    part.draw(sheet, left + (room - part.width) // 2, top + max((bottom - top - part.height) // 3, 0))
     return sheet
 
 
@@ -198,8 +195,6 @@ def _parts(view: View, scene: SceneValue, style: Style, width: int, height: int)
     """Yield a view in one size of type; the picture ever smaller, until it is better to take smaller type."""
     if view == "scatter":
         yield ScatterPart(scene.scatter, style, width)
-    elif view == "heads":
-        yield HeadsPart(scene.heads, style)
     else:
         rows = scene.overlay.grid[0]
         for pixels in range(height // rows, max(round(0.55 * height / rows), 1), -1):

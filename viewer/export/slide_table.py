@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _ROW = 1.3  # height of a row, in ems
 _SWATCH = 0.85  # side of a patch, in ems
-_PATCH = 3.4  # width of the first column, in ems
-_COLUMN = 5.6  # width of each other column, in ems, at most
+_PATCH = 5.0  # width of the first column, in ems
+_COLUMN = 5.4  # width of each other column, in ems, at most
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,6 @@ class TablePart:
         edge, thick = (colours.accent, 2.0) if row.asks else (colours.faint, 0.8)
         sheet.frame((left + 2, y - side / 2, side, side), edge, thick, fill=grey)
         points = self.style.points
-        sheet.text(left + 2.4 * em, y, str(row.number), points, ink, row.asks, h="right", v="center")
+        sheet.text(left + 1.3 * em, y, row.name, points, ink, row.asks, v="center")
         for column, text in enumerate(row.texts):
             sheet.text(left + self._right(column), y, text, points, ink, bold=row.asks, h="right", v="center")

@@ -39,8 +39,10 @@ class Step:
         What it says of the moment on the screen, a sentence or two a paragraph.
     display
         Fields of `DisplayValue` it sets; all others but theme and colours are as at first.
-    views
-        Which views its slide has beside the words.
+    view
+        What its slide has beside the words.
+    hint
+        What can be tried in the window, as a sentence; slides leave it out.
     columns
         What is listed of the nine keys, none for no list. Where "hops" are, a stack of convolutions is
         stepped through; where "brightness" is, it can be changed.
@@ -52,7 +54,8 @@ class Step:
     look: Callable[[ImageDocument], SelectionValue]
     words: Callable[[SceneValue], words.Paragraphs]
     display: dict[str, object] = field(default_factory=dict)
-    views: tuple[View, ...] = ("overlay",)
+    view: View = "overlay"
+    hint: str = ""
     columns: tuple[Column, ...] = ()
 
 
@@ -67,6 +70,7 @@ STEPS: tuple[Step, ...] = (
         looks.at_the_corner,
         words.question,
         _NINE,
+        hint="Point at another patch: now that one asks.",
     ),
     Step(
         "shares",
@@ -75,6 +79,7 @@ STEPS: tuple[Step, ...] = (
         looks.at_the_corner,
         words.shares,
         _NINE,
+        hint="Point at patch 1: a dark patch gives all nine nearly the same.",
         columns=("score", "exponential", "share"),
     ),
     Step(
@@ -84,6 +89,7 @@ STEPS: tuple[Step, ...] = (
         looks.at_the_corner,
         words.hop_by_hop,
         {**_NINE, "ring": 1},
+        hint="Stack convolutions with + and −, or with R and Shift+R.",
         columns=("hops", "share"),
     ),
     Step(
@@ -93,6 +99,7 @@ STEPS: tuple[Step, ...] = (
         looks.at_the_corner,
         words.content,
         _NINE,
+        hint="Click a square to make its patch dark or bright, or drag for anything between.",
         columns=("brightness", "score", "share"),
     ),
     Step(
@@ -102,6 +109,7 @@ STEPS: tuple[Step, ...] = (
         looks.at_the_eye,
         words.trained,
         {**_PATCHES, "ring": 1},
+        hint="Point at the other eye, or choose another head on the right.",
     ),
     Step(
         "early-and-near",
@@ -110,7 +118,7 @@ STEPS: tuple[Step, ...] = (
         looks.at_most_local,
         words.early,
         {**_PATCHES, "ring": 1},
-        ("overlay", "heads"),
+        hint="Point anywhere: the head goes along. Compare the rows of small maps.",
     ),
     Step(
         "near-and-far",
@@ -119,7 +127,8 @@ STEPS: tuple[Step, ...] = (
         looks.at_most_mixed,
         words.mixed,
         _PATCHES,
-        ("scatter",),
+        "scatter",
+        hint="Point at a dot to see what that head looks at.",
     ),
     Step(
         "what-distance-hides",
@@ -128,7 +137,8 @@ STEPS: tuple[Step, ...] = (
         looks.at_most_on_prefix,
         words.limits,
         _PATCHES,
-        ("overlay", "scatter"),
+        "scatter",
+        hint="Change the protocol above the scatter, and watch the dots of pale heads fall.",
     ),
 )
 

@@ -28,6 +28,8 @@ class Row:
     ----------
     number
         Of the patch, 0 to 8.
+    name
+        Number and place: "5 (1, 2)".
     brightness
         0 to 1.
     texts
@@ -39,6 +41,7 @@ class Row:
     """
 
     number: int
+    name: str
     brightness: float
     texts: tuple[str, ...]
     asks: bool
@@ -68,11 +71,14 @@ def table(scene: SceneValue, step: Step) -> Table | None:
     """List the keys of the query on the screen; None where the step lists none."""
     if not step.columns:
         return None
+    from viewer.attention.worked_example import GRID
+
     found = sum_of(scene)
     hops = scene.display.ring if "hops" in step.columns else max(key.hops for key in found.keys)
     rows = tuple(
         Row(
             key.number,
+            "{} ({}, {})".format(key.number, *divmod(key.number, GRID[1])),
             key.brightness,
             tuple(_text(column, getattr(key, column)) for column in step.columns),
             key.number == found.query,

@@ -44,8 +44,7 @@ def question(scene: SceneValue) -> Paragraphs:
         "A picture of nine patches, numbered 0 to 8 row by row. The diagonal is bright.",
         "Each patch becomes a token of two numbers: twice its brightness, and a tenth of its number. "
         f"Patch {found.query} is ({first:.1f}, {second:.1f}).",
-        f"Now patch {found.query} asks: which patches are like me? It is the query, all nine are keys. "
-        "Point at another patch to let that one ask.",
+        f"Now patch {found.query} asks: which patches are like me? It is the query, and all nine are keys.",
     )
 
 
@@ -105,12 +104,7 @@ def content(scene: SceneValue) -> Paragraphs:
         moral = "They are equally bright, so they get nearly the same: distance takes nothing away."
     else:
         moral = "Now the near one holds more of what the query asks for. Nearness itself adds nothing."
-    return (
-        pair,
-        moral,
-        "Click a square below to make its patch dark or bright, or drag for anything between. Scores and "
-        "shares are computed anew at once.",
-    )
+    return pair, moral
 
 
 def trained(scene: SceneValue) -> Paragraphs:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from viewer.state.display import Protocol
     from viewer.state.selection import Direction, Fusion, HeadRef, Query
 
-_MODELS = {"sample": "DINOv2 ViT-S/14 (sample)"}
+_MODELS = {"sample": "DINOv2 ViT-S/14 (sample)", "worked-example": "worked 3 × 3 example"}
 _TOKENS = {"cls": "class token", "dist": "distillation token", "mean": "mean token"}
 _KINDS = {"pool": " (attention pooling)", "channel": " (channel attention)"}
 

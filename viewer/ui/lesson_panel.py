@@ -77,7 +77,7 @@ class LessonPanel(QWidget):
         self._scene: SceneValue | None = None
         self._keeps = KeepsSpace(self)
         self._palette = palette_of(display.value.theme)
-        self.counter, self.headline, self.words = QLabel(), QLabel(), QLabel()
+        self.counter, self.headline, self.words, self.hint = QLabel(), QLabel(), QLabel(), QLabel()
         self.table = LessonTable()
         self.table.brightened.connect(self.brightened)
         self.fewer = self._button("−", "One convolution less (Shift+R)", self._fewer)
@@ -107,6 +107,8 @@ class LessonPanel(QWidget):
         self.back.setEnabled(value.index > 0)
         self.forward.setEnabled(value.index + 1 < len(STEPS))
         self.export.setEnabled(value.ready)
+        self.hint.setText(value.step.hint)
+        self.hint.setVisible(value.ready)
         self.again.setVisible(bool(value.problem))
         self._convolutions.setVisible(value.ready and "hops" in value.step.columns)
         if value.ready:
@@ -168,9 +170,10 @@ class LessonPanel(QWidget):
 
     def _lay_out(self) -> None:
         self.counter.setProperty("kind", "faint")
-        for label in (self.headline, self.words):
+        for label in (self.headline, self.words, self.hint):
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)
+        self.hint.setProperty("kind", "faint")
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.words.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         close = QToolButton()
@@ -195,7 +198,7 @@ class LessonPanel(QWidget):
         inside = QWidget()
         column = QVBoxLayout(inside)
         column.setContentsMargins(0, 0, 6, 0)
-        for part in (self.words, self.again, self._convolutions, self.table):
+        for part in (self.words, self.again, self._convolutions, self.table, self.hint):
             column.addWidget(part)
         column.addStretch(1)
         area = QScrollArea()

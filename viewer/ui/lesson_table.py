@@ -143,7 +143,7 @@ class LessonTable(QWidget):
     def _tell(self, place: int, row: Row) -> None:
         self.swatches[place].tell(row.brightness, row.asks)
         colours = self._palette
-        for label, text in zip(self._texts[place], (str(row.number), *row.texts), strict=True):
+        for label, text in zip(self._texts[place], (row.name, *row.texts), strict=True):
             label.setText(text)
             label.setFont(font(colours, 1.0, bold=row.asks))
             ink = colours.accent if row.asks else colours.text if row.reached else colours.faint

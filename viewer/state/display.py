@@ -50,8 +50,8 @@ class DisplayValue:
     start_layer
         First layer that is in a rollout.
     x_measure, y_measure
-        What the scatter has along its axes: "layer" (along x), "mean_distance" in the chosen unit, or the name
-        of a measure in `viewer.attention.measures.MEASURES`.
+        What the scatter has along its axes: "layer" (along x), "mean_distance" in the chosen unit, or the
+        name of a measure in `viewer.attention.measures.MEASURES`.
     likeness
         Which cosines the likeness view shows: of attention as it is, or without the means of its columns.
     likeness_of

@@ -161,7 +161,7 @@ def test_near_names(wrong, meant):
 def test_offline_says_the_two_ways_out_and_soon(monkeypatch, tmp_path):
     torch.hub.set_dir(tmp_path)
     published = models.ViT_B_16_Weights.DEFAULT
-    monkeypatch.setattr(torchvision_model, "_published", lambda name: Nowhere(published))
+    monkeypatch.setattr(torchvision_model, "published_of", lambda name, known: Nowhere(published))
     started = time.monotonic()
     try:
         with pytest.raises(OfflineError) as caught:

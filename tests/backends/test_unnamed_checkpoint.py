@@ -39,7 +39,7 @@ def few(monkeypatch):
 
 def weights(name, **arguments):
     """Return zeros in the shapes of an architecture."""
-    shapes = architectures._made(name, **arguments).state_dict()
+    shapes = architectures.made_for_shapes(name, **arguments).state_dict()
     return {key: torch.zeros(weight.shape) for key, weight in shapes.items()}
 
 

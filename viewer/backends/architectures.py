@@ -45,7 +45,8 @@ class _Unfilled(TorchFunctionMode):
 
 
 @contextmanager
-def _shapes_only() -> Iterator[None]:
+def shapes_only() -> Iterator[None]:
+    """Let models be made without memory for their weights, and without filling them."""
     with torch.device("meta"), _Unfilled():
         yield
 
@@ -73,7 +74,7 @@ def fitting(state: dict[str, Tensor], job: Job) -> tuple[str, ...]:
         outline = _outline(name) if _begins_as(name, state) else None
         if outline is None or not outline <= shapes:
             continue
-        rank = _rank(_made(name), state, counts)
+        rank = _rank(made_for_shapes(name), state, counts)
         if rank is not None:
             found.append(((*rank, len(name), name), name))
     found.sort()
@@ -117,12 +118,12 @@ def _outline(name: str) -> Shapes | None:
     where an architecture lets one choose, for this is done for each there is.
     """
     try:
-        with _shapes_only():
+        with shapes_only():
             model = timm.create_model(name, pretrained=False, depth=1)
     # Not every architecture takes a depth, or only one that fits others of its arguments.
     except (TypeError, AssertionError, ValueError, IndexError, RuntimeError):
         try:
-            model = _made(name)
+            model = made_for_shapes(name)
         except (TypeError, AssertionError, ValueError, AttributeError, RuntimeError):
             return None
     return frozenset(
@@ -133,10 +134,10 @@ def _outline(name: str) -> Shapes | None:
     )
 
 
-def _made(name: str, **options: object) -> nn.Module:
+def made_for_shapes(name: str, **options: object) -> nn.Module:
     """Make an architecture for its shapes."""
     try:
-        with _shapes_only():
+        with shapes_only():
             return timm.create_model(name, pretrained=False, **options)
     except (TypeError, RuntimeError, NotImplementedError):  # it computes with real numbers while it is made
         with _Unfilled():

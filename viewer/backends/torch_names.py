@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 
@@ -12,20 +12,25 @@ from torch import nn
 class ModuleNames:
     """While entered, knows the innermost module of a model that runs; leaves no hooks behind.
 
-    Only modules with children are watched: an attention always has some (its projections), and the name
-    wanted is that of the attention, not of a softmax or a dropout inside it.
+    Mostly only modules with children are watched: an attention always has some (its projections), and the
+    name wanted is that of the attention, not of a softmax or a dropout inside it.
 
     Parameters
     ----------
     model
         The model.
     on_enter
-        Called whenever a module starts; may raise to stop the pass.
+        Called whenever a module starts; may raise to stop the pass. Also an attribute, None for nothing.
+    leaves
+        Watch modules without children too.
     """
 
-    def __init__(self, model: nn.Module, on_enter: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, model: nn.Module, on_enter: Callable[[], None] | None = None, leaves: bool = False
+    ) -> None:
         self._model = model
-        self._on_enter = on_enter
+        self.on_enter = on_enter
+        self._leaves = leaves
         self._running: list[str] = []
         self._handles: list = []
 
@@ -37,8 +42,8 @@ class ModuleNames:
         return inner or getattr(self._model, "running", "")
 
     def __enter__(self) -> ModuleNames:
-        for name, module in self._model.named_modules():
-            if next(module.children(), None) is not None:
+        for name, module in _named(self._model):
+            if self._leaves or module._modules:
                 self._handles.append(module.register_forward_pre_hook(partial(self._enter, name)))
                 self._handles.append(module.register_forward_hook(self._leave, always_call=True))
         return self
@@ -52,7 +57,22 @@ class ModuleNames:
 
     def _enter(self, name: str, module: nn.Module, args: object) -> None:
         self._running.append(name)
-        self._on_enter()
+        if self.on_enter is not None:
+            self.on_enter()
 
     def _leave(self, module: nn.Module, args: object, output: object) -> None:
         self._running.pop()
+
+
+def _named(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield what `nn.Module.named_modules` does, without a generator for each module within one."""
+    waiting, seen = [("", model)], set()
+    while waiting:
+        name, module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield name, module
+        ahead = f"{name}." if name else ""
+        children = [(ahead + own, child) for own, child in module._modules.items() if child is not None]
+        waiting.extend(reversed(children))

@@ -6,6 +6,7 @@ torchvision is no dependency of Patchreach, so it is looked for only when one of
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def open_torchvision(
     """
     where = torch_device(device)
     job.step(f"Opening {name}", None)
-    published = _published(name)
+    published = published_of(name, architectures())
     file = weights or fetch_url(name, published.url, job)
     job.step(f"Loading {file.name}", None)
     state = read_state(file)
@@ -100,8 +101,23 @@ def preprocessing_of(published: Any) -> Preprocessing:  # noqa: ANN401
     )
 
 
-def _published(name: str) -> Any:  # noqa: ANN401
-    """Return the weights that a name stands for."""
+def published_of(name: str, known: Sequence[str] | None = None) -> Any:  # noqa: ANN401
+    """Return the weights that a name stands for.
+
+    Parameters
+    ----------
+    name
+        As for `open_torchvision`.
+    known
+        The architectures among which it is looked for; None takes all of torchvision's for whole pictures.
+
+    Raises
+    ------
+    UnknownModelError
+        If it is none of them, or has no weights of that name.
+    ModelFileError
+        If torchvision is not installed.
+    """
     try:
         from torchvision import models
     except ImportError as error:
@@ -110,9 +126,10 @@ def _published(name: str) -> Any:  # noqa: ANN401
             "needs torchvision, which is not installed",
             "Install it: `python -m pip install torchvision`.",
         ) from error
+    known = models.list_models(module=models) if known is None else known
     architecture, _, tag = name.removeprefix(PREFIX).partition(".")
-    if architecture not in architectures():
-        near = difflib.get_close_matches(architecture, architectures(), _NEAR, cutoff=0.6)
+    if architecture not in known:
+        near = difflib.get_close_matches(architecture, known, _NEAR, cutoff=0.6)
         raise UnknownModelError(name, [PREFIX + other for other in near])
     published = models.get_model_weights(architecture)
     if tag and tag not in published.__members__:

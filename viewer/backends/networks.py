@@ -1,0 +1,188 @@
+"""Opening networks for their receptive fields: also those that attend to nothing, which `open_model` refuses.
+
+What a unit of a layer can see does not depend on the weights, so nothing is downloaded for that. What it
+really sees does; then weights are needed, trained ones mostly.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewer.backends.model import Job
+from viewer.backends.torchvision_names import PREFIX
+from viewer.errors import InputError, ModelFileError, UnknownModelError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from viewer.backends.network_fields import NetworkFields
+    from viewer.backends.opening import ImageSize
+    from viewer.images.preprocess import Preprocessing
+
+_NEAR = 5
+# torchvision warns of these two that how they begin may change; what they begin with does not matter here.
+_QUIET = {name: {"init_weights": False} for name in ("googlenet", "inception_v3")}
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A PyTorch network with its weights.
+
+    Attributes
+    ----------
+    name
+        As it was asked for.
+    module
+        In evaluation mode, on `device`.
+    preprocessing
+        How it wants its pictures.
+    device
+        "cpu", "cuda:0", "mps".
+    weights
+        What its weights are, in words: "trained", a file's name, "random, as initialized".
+    """
+
+    name: str
+    module: nn.Module
+    preprocessing: Preprocessing
+    device: str
+    weights: str
+
+
+def network_fields(model: str | Path, image_size: ImageSize = None, job: Job | None = None) -> NetworkFields:
+    """Return the theoretical receptive field of every layer of a network; its weights are not loaded.
+
+    Parameters
+    ----------
+    model
+        A timm name of any family, ``"torchvision/NAME"`` of any, ``"sample"``, or the path of an ONNX file or
+        of a program (.pt2, TorchScript).
+    image_size
+        Height and width of the pass that is followed, in pixels, or one number for a square; None takes the
+        network's own. Fields do not depend on it.
+    job
+        Told of progress; cancels.
+
+    Raises
+    ------
+    UnknownModelError, ModelFileError, InputError, OfflineError
+        Each with a text meant for a person.
+    """
+    job, name = job or Job(), str(model)
+    job.step(f"Reading the layers of {name}", None)
+    if name == "sample" or Path(name).suffix.lower() == ".onnx":
+        return _of_onnx(name, job)
+    from viewer.backends.receptive_field import receptive_fields
+
+    if isinstance(model, Path) or _is_file(name):
+        module, own = _program(name, image_size, job)
+        return _followed(name, module, _sides(image_size, own))
+    make, own = _torchvision(name) if name.startswith(PREFIX) else _timm(name)
+    size = _sides(image_size, own)
+    with suppress(RuntimeError, NotImplementedError, TypeError):
+        # Without memory for the weights; where a model computes with numbers, they have to be there.
+        from viewer.backends.architectures import shapes_only
+
+        with shapes_only():
+            outline = make().eval()
+        return receptive_fields(name, outline, size)
+    return _followed(name, make().eval(), size)
+
+
+def _followed(name: str, module: nn.Module, size: tuple[int, int]) -> NetworkFields:
+    from viewer.backends.receptive_field import receptive_fields
+
+    try:
+        return receptive_fields(name, module, size)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        raise InputError(
+            f"{name} can't be run on a picture of {size[0]}x{size[1]} pixels: {error}"
+        ) from error
+
+
+def _is_file(name: str) -> bool:
+    """Return whether a text names a file rather than an architecture."""
+    from viewer.backends.checkpoint_files import SUFFIXES
+
+    path = Path(name)
+    try:
+        return path.suffix.lower() in (*SUFFIXES, ".pt2") or path.exists()
+    except (OSError, ValueError):  # longer than a file's name can be
+        return False
+
+
+def _sides(size: ImageSize, own: tuple[int, int]) -> tuple[int, int]:
+    if size == "whole":
+        raise InputError("A network's layers are read at one input size; give it as 224 or 224x320.")
+    if size is None:
+        return own
+    return (size, size) if isinstance(size, int) else size  # type: ignore[return-value]
+
+
+def _of_onnx(name: str, job: Job) -> NetworkFields:
+    from viewer.backends.onnx_file import read_onnx
+    from viewer.backends.onnx_graph import Graph
+    from viewer.backends.onnx_input import picture_input
+    from viewer.backends.onnx_receptive_field import onnx_receptive_fields
+    from viewer.backends.sample import sample_path
+
+    file = read_onnx(sample_path(job) if name == "sample" else Path(name))
+    try:
+        found = picture_input(file, Graph(file.proto, file.folder))
+        return onnx_receptive_fields(name, file, found.name, found.layout)
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        # Nodes that lack inputs or attributes they must have.
+        raise ModelFileError(name, f"is a damaged ONNX model: its graph makes no sense ({error})") from error
+
+
+def _timm(name: str) -> tuple[Callable[[], nn.Module], tuple[int, int]]:
+    """Return how an architecture of timm is made with weights still to be loaded, and its input size."""
+    import timm
+
+    from viewer.backends.catalogue import check_name
+
+    try:
+        check_name(name)
+    except UnknownModelError as error:
+        near = difflib.get_close_matches(name, timm.list_models(), _NEAR, cutoff=0.6)
+        raise UnknownModelError(name, near) from error
+    config = timm.get_pretrained_cfg(name)
+    channels, *sides = config.input_size if config else (3, 224, 224)
+    if channels != 3:
+        raise InputError(f"{name} takes {channels} channels, not colour pictures.")
+    return partial(timm.create_model, name, pretrained=False), (sides[0], sides[1])
+
+
+def _torchvision(name: str) -> tuple[Callable[[], nn.Module], tuple[int, int]]:
+    """Return the same for any of torchvision's classifiers."""
+    from viewer.backends.torchvision_model import preprocessing_of, published_of
+
+    how = preprocessing_of(published_of(name))
+    from torchvision import models
+
+    architecture = name.removeprefix(PREFIX).partition(".")[0]
+    return partial(models.get_model, architecture, weights=None, **_QUIET.get(architecture, {})), how.size
+
+
+def _program(name: str, image_size: ImageSize, job: Job) -> tuple[nn.Module, tuple[int, int]]:
+    """Return an exported or scripted program and its input size."""
+    from viewer.backends.checkpoint_files import is_exported, is_scripted
+    from viewer.backends.file_kind import require_regular
+    from viewer.backends.torch_program import open_program
+
+    path = Path(name).expanduser()
+    require_regular(path, "a file")
+    if not (is_exported(path) or is_scripted(path)):
+        raise ModelFileError(
+            path,
+            "holds weights, and receptive fields need a network",
+            "Name the network: --model resnet50, or a file that holds it (.onnx, .pt2, TorchScript).",
+        )
+    opened = open_program(path, name, image_size, "cpu", job)
+    return opened.module, opened.preprocessing.size

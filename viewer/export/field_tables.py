@@ -1,0 +1,138 @@
+"""Receptive fields of a network's layers as tables: for a terminal, a spreadsheet (CSV), programs (JSON)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from viewer.backends.network_fields import STAGE
+from viewer.export.plain import plain
+
+if TYPE_CHECKING:
+    from viewer.backends.effective_field import EffectiveField
+    from viewer.backends.network_fields import FieldLayer, NetworkFields
+
+FieldFormat = Literal["table", "csv", "json"]
+FIELD_FORMATS: tuple[str, ...] = get_args(FieldFormat)
+
+_GATED = (
+    "Marked *: units also depend on the whole picture, through a gate or statistics that are the same at "
+    "every place; the field does not count them."
+)
+_PAIRS = ("kernel", "stride", "dilation", "jump_px", "field_px", "start_px")
+
+
+def encode(entry: dict[str, Any], format: FieldFormat) -> str:
+    """Write what `entry` returns in a format."""
+    if format == "json":
+        return json.dumps(entry, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return _csv(entry) if format == "csv" else _table(entry)
+
+
+def entry(
+    fields: NetworkFields, effective: Sequence[EffectiveField] = (), weights: str = ""
+) -> dict[str, Any]:
+    """Return fields ready for JSON; pairs are (height, width).
+
+    Parameters
+    ----------
+    fields
+        What the network's layers can see.
+    effective
+        What some of them really see.
+    weights
+        What weights that was found with.
+    """
+    found = {one.layer: one for one in effective}
+    first = next(iter(effective), None)
+    return {
+        "model": plain(fields.name),
+        "backend": fields.backend,
+        "end": plain(fields.end),
+        "effective": None
+        if first is None
+        else {"images": first.images, "input_size": list(first.map.shape), "weights": plain(weights)},
+        "layers": [_layer(layer, found.get(layer.name)) for layer in fields.layers],
+    }
+
+
+def _layer(layer: FieldLayer, effective: EffectiveField | None) -> dict[str, Any]:
+    pairs = (layer.kernel, layer.stride, layer.dilation, layer.jump, layer.field, layer.start)
+    row: dict[str, Any] = {"name": plain(layer.name), "kind": layer.kind}
+    row.update((name, None if pair is None else list(pair)) for name, pair in zip(_PAIRS, pairs, strict=True))
+    row["gated"] = layer.gated
+    row["effective_size_px"] = None if effective is None else effective.size
+    row["effective_distance_px"] = None if effective is None else effective.mean_distance
+    return row
+
+
+def _csv(found: dict[str, Any]) -> str:
+    columns = ["model", "backend", "layer", "name", "kind"]
+    columns += [f"{name}_{side}" for name in _PAIRS for side in ("height", "width")]
+    columns += ["gated", "effective_size_px", "effective_distance_px", "effective_images", "weights"]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    effective = found["effective"] or {}
+    for index, layer in enumerate(found["layers"]):
+        row = {"model": found["model"], "backend": found["backend"], "layer": index, **layer}
+        row["gated"] = str(layer["gated"]).lower()
+        for name in _PAIRS:
+            for place, side in enumerate(("height", "width")):
+                values = layer[name]
+                # Windows over one axis alone have no second side.
+                row[f"{name}_{side}"] = values[place] if values and place < len(values) else None
+        row["effective_images"], row["weights"] = effective.get("images"), effective.get("weights")
+        writer.writerow(row)
+    return text.getvalue()
+
+
+_HEADINGS = ("layer", "kind", "kernel", "stride", "dilation", "jump px", "field px")
+_EFFECTIVE = ("effective size px", "effective distance px")
+
+
+def _table(found: dict[str, Any]) -> str:
+    effective = found["effective"]
+    headings = (*_HEADINGS, *(_EFFECTIVE if effective else ()))
+    # A stage of a single layer is that layer.
+    names = {layer["name"] for layer in found["layers"] if layer["kind"] != STAGE}
+    shown = [layer for layer in found["layers"] if layer["kind"] != STAGE or layer["name"] not in names]
+    lines = [headings, *(_line(layer, bool(effective)) for layer in shown)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    body = [
+        "  ".join(
+            cell.ljust(width) if place < 2 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    notes = [f"{found['model']}: theoretical receptive fields, read from the {found['backend']} graph"]
+    if effective:
+        height, width = effective["input_size"]
+        pictures = "1 picture" if effective["images"] == 1 else f"{effective['images']} pictures"
+        told = f"mean over {pictures}, weights: {effective['weights']}"
+        notes.append(f"effective fields at {height} x {width} px, {told}")
+    if any(layer["gated"] for layer in found["layers"]):
+        notes.append(_GATED)
+    if found["end"]:
+        notes.append(found["end"])
+    return "\n".join([*notes, "", *body, ""])
+
+
+def _line(layer: dict[str, Any], effective: bool) -> tuple[str, ...]:
+    stage = layer["kind"] == STAGE
+    name = f"= end of {layer['name']}" if stage else layer["name"]
+    pairs = [_pair(layer[key]) for key in _PAIRS[:-1]]
+    pairs[-1] += "*" if layer["gated"] else ""
+    numbers = [layer["effective_size_px"], layer["effective_distance_px"]] if effective else []
+    return (name, layer["kind"], *pairs, *("" if value is None else f"{value:.1f}" for value in numbers))
+
+
+def _pair(values: Sequence[float] | None) -> str:
+    if not values:
+        return ""
+    texts = [f"{value:g}" for value in values]
+    return texts[0] if len(set(texts)) == 1 else "x".join(texts)

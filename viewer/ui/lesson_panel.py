@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 MOST_CONVOLUTIONS = 2  # they reach from corner to corner of the nine patches
 
 _HEADLINE = 1.35  # of ordinary type
-_WORDS = {True: 1.0, False: 1.15}  # of ordinary type, by whether that is large already
+_WORDS = {True: 1.0, False: 1.25}  # of ordinary type, by whether that is large already
 _LARGE = 12.0  # points
-_WIDTH = {True: 370, False: 330}  # pixels
+_WIDTH = {True: 390, False: 340}  # pixels
 
 
 class KeepsSpace(QObject):
@@ -75,6 +75,7 @@ class LessonPanel(QWidget):
         super().__init__(parent)
         self._value: LessonValue | None = None
         self._scene: SceneValue | None = None
+        self._ring = 0
         self._keeps = KeepsSpace(self)
         self._palette = palette_of(display.value.theme)
         self.counter, self.headline, self.words, self.hint = QLabel(), QLabel(), QLabel(), QLabel()
@@ -87,7 +88,7 @@ class LessonPanel(QWidget):
         self.back = self._button("◀ Back", "The step before (Page Up)", self.back_asked)
         self.forward = self._button("Next ▶", "The next step (Page Down)", self.next_asked)
         self.export = self._button(
-            "Export this step…", "Save this step as a figure for a slide, 16:9", self.export_asked
+            "Export…", "Export this step… as a figure for a slide, 16:9", self.export_asked
         )
         self._lay_out()
         self.set_theme(self._palette)
@@ -129,7 +130,8 @@ class LessonPanel(QWidget):
             self._say(value.step.words(scene))
         self.table.paint(table(scene, value.step))
         ring = scene.display.ring
-        self.count.setText(f"{ring} {'convolution' if ring == 1 else 'convolutions'} of 3x3")
+        self._ring = ring
+        self.count.setText(f"{ring} {'convolution' if ring == 1 else 'convolutions'}")
         self.fewer.setEnabled(ring > 0)
         self.more.setEnabled(ring < MOST_CONVOLUTIONS)
 
@@ -142,6 +144,8 @@ class LessonPanel(QWidget):
         """Take other colours and another type size."""
         self._palette = palette
         large = palette.points > _LARGE
+        for button in (self.fewer, self.more):
+            button.setFixedWidth(round(3 * palette.points))
         self.headline.setFont(font(palette, 1.15 if large else _HEADLINE, bold=True))
         self.words.setFont(font(palette, _WORDS[large]))
         self.table.set_theme(palette)
@@ -163,8 +167,7 @@ class LessonPanel(QWidget):
         self._ask_convolutions(1)
 
     def _ask_convolutions(self, by: int) -> None:
-        now = int(self.count.text().split()[0])
-        self.convolutions_asked.emit(min(max(now + by, 0), MOST_CONVOLUTIONS))
+        self.convolutions_asked.emit(min(max(self._ring + by, 0), MOST_CONVOLUTIONS))
 
     # How it is put together
 
@@ -188,8 +191,7 @@ class LessonPanel(QWidget):
         whole.addLayout(_row(self.counter, None, close))
         whole.addWidget(self.headline)
         whole.addWidget(self._scrolled(), 1)
-        whole.addWidget(self.export)
-        whole.addLayout(_row(self.back, self.forward))
+        whole.addLayout(_row(self.back, self.forward, self.export))
 
     def _scrolled(self) -> QScrollArea:
         """Return words and list, which are scrolled where the window is low."""

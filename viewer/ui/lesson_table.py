@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _STEPS = 100  # of a slider
 _SWATCH = 1.5  # ems
+_LARGE = 12.0  # points
 
 
 class Swatch(QAbstractButton):
@@ -118,6 +119,7 @@ class LessonTable(QWidget):
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setVerticalSpacing(1)
+        self._grid.setHorizontalSpacing(8)
 
     def paint(self, table: Table | None) -> None:
         """Show a list, or nothing."""
@@ -136,6 +138,11 @@ class LessonTable(QWidget):
         self._palette = palette
         self._columns = ()  # built anew with the next list
 
+    @property
+    def _size(self) -> float:
+        """Of type, as a share of ordinary type: in large type the columns need the room."""
+        return 0.85 if self._palette.points > _LARGE else 1.0
+
     def text(self, number: int) -> tuple[str, ...]:
         """Return what stands in the row of a patch."""
         return tuple(label.text() for label in self._texts[number])
@@ -145,7 +152,7 @@ class LessonTable(QWidget):
         colours = self._palette
         for label, text in zip(self._texts[place], (row.name, *row.texts), strict=True):
             label.setText(text)
-            label.setFont(font(colours, 1.0, bold=row.asks))
+            label.setFont(font(colours, self._size, bold=row.asks))
             ink = colours.accent if row.asks else colours.text if row.reached else colours.faint
             label.setStyleSheet(f"color: {ink};")
         if self.sliders:
@@ -170,6 +177,7 @@ class LessonTable(QWidget):
         self._put(_label("sum" if any(table.sums) else "", "faint"), below, 0, span=2)
         for column in range(len(table.columns)):
             self._sums.append(self._put(_label(""), below, column + 2))
+            self._sums[-1].setFont(font(self._palette, self._size))
         for column in range(2, 2 + len(table.columns)):
             self._grid.setColumnStretch(column, 1)
 

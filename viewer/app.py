@@ -27,6 +27,7 @@ from viewer.state.scene import Scene
 from viewer.state.selection import Selection
 from viewer.ui.jobs import Bug, Jobs, Request
 from viewer.ui.lesson_actions import LessonActions
+from viewer.ui.likeness_work import LikenessWork
 from viewer.ui.map_work import MapWork
 from viewer.ui.theme import apply_theme
 from viewer.ui.uncaught import Uncaught
@@ -157,6 +158,7 @@ class Session(QObject):
         )
         state = (self.documents, self.selection, self.display, self.scene)
         self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
+        self.likeness_work = LikenessWork(self.documents, self.scene, self.jobs, self)
         # Last: it changes the selection in answer to a change, which the others are to hear of first.
         self.looking = Looking(self.documents, self.selection)
         self._connect()
@@ -202,6 +204,7 @@ class Session(QObject):
 
     def _build_views(self, views: type[Views]) -> None:
         self.window.set_views(views(self.selection, self.display))
+        self.likeness_work.watch(self.window.views)
 
     # What a person asks for
 

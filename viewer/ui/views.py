@@ -10,10 +10,12 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from viewer.state.palette import palette
 from viewer.ui.heads_panel import HeadsPanel
 from viewer.ui.image_panel import ImagePanel
+from viewer.ui.likeness_panel import LikenessPanel
 from viewer.ui.map_bar import MapBar, under
 from viewer.ui.readout_line import ReadoutLine
 from viewer.ui.scatter_panel import ScatterPanel
 from viewer.ui.splitter import Splitter
+from viewer.ui.tabs import Tabs
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QResizeEvent
@@ -35,10 +37,14 @@ class Views(QWidget):
         self.map_bar = MapBar(display)
         self.heads = HeadsPanel(selection)
         self.scatter = ScatterPanel(selection, display)
+        self.likeness = LikenessPanel(selection, display)
+        self.tabs = Tabs()
+        self.tabs.add(self.scatter, "Scatter", "A measure of every head against its layer")
+        self.tabs.add(self.likeness, "Likeness", "How alike layers are, or the heads of one")
         self.readout = ReadoutLine()
         # A model has more layers than a row has heads, mostly: their maps get the whole height.
         picture = under(self.map_bar, self.image)
-        self._column = Splitter("picture and scatter", Qt.Orientation.Vertical, picture, self.scatter)
+        self._column = Splitter("picture and scatter", Qt.Orientation.Vertical, picture, self.tabs)
         self._row = Splitter("views and heads", Qt.Orientation.Horizontal, self._column, self.heads)
         self.splitters = (self._row, self._column)
         self._shape: object = None
@@ -58,6 +64,7 @@ class Views(QWidget):
         self.map_bar.paint(value)
         self.heads.paint(value.heads)
         self.scatter.paint(value.scatter)
+        self.likeness.paint(value.likeness)
         self.readout.paint(value.readout)
         shape = None if value.heads is None else (value.heads.heads, value.heads.grid)
         if shape != self._shape:
@@ -77,14 +84,14 @@ class Views(QWidget):
         self._row.propose([width - heads, heads])
 
     def _divide_column(self) -> None:
-        """Give the scatter what it needs to be read."""
+        """Give scatter and likeness what they need to be read."""
         height = self._column.height() - self._column.handleWidth()
-        scatter = max(self.scatter.least_height(), int(_SCATTER_SHARE * height))
-        self._column.propose([height - scatter, scatter])
+        lower = max(self.tabs.least_height(), int(_SCATTER_SHARE * height))
+        self._column.propose([height - lower, lower])
 
     def _dress(self, value: DisplayValue) -> None:
         colours = palette(value.theme)
-        for panel in (self.image, self.heads, self.scatter, self.readout):
+        for panel in (self.image, self.heads, self.tabs, self.readout):
             panel.set_theme(colours)
         self.readout.fit_into(self.height())
         self._divide_row()

@@ -76,6 +76,14 @@ class GroupedScores:
             return None
         return torch.cat([self.group(group).reach(inside) for group, inside in self._by_group(rows)])
 
+    def group_reach(self, rows: Rows) -> Tensor | None:
+        """Return which keys the same queries of each group may look at, bool (groups, rows, keys of one).
+
+        None where all may look at all of their group.
+        """
+        allowed = self.stacked.allowed(rows)
+        return None if allowed is None else allowed.unflatten(0, (self.groups, -1)).any(dim=1)
+
     def column(self, key: int, log_normalizer: Tensor | None) -> Tensor:
         """Return how much the queries of a key's group attend to it, float32 (heads, queries of a group)."""
         group, inside = divmod(key, self.stacked.keys)

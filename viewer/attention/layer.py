@@ -98,6 +98,12 @@ class Scores(Protocol):
         None where all may look at all.
         """
 
+    def group_reach(self, rows: Rows) -> Tensor | None:
+        """Return which keys the same queries of each group may look at, bool (groups, rows, keys of one).
+
+        None where all may look at all of their group.
+        """
+
     def column(self, key: int, log_normalizer: Tensor | None) -> Tensor:
         """Return how much queries of a key's group attend to it, float32 (heads, queries of a group)."""
 
@@ -129,6 +135,12 @@ class AttentionLayer:
     note
         What a person should know of the weights, as a clause: that they are shown before the heads were
         mixed, or why the tokens have no place; mostly empty.
+    stream_norms
+        float32 (queries,), length of each query token's vector in the residual stream that enters the layer,
+        ahead of its normalization; NaN where a token is none of the stream's (padding). None where the
+        stream can't be had.
+    no_norms
+        Why it can't, as a clause; empty where it can.
     """
 
     index: int
@@ -139,6 +151,8 @@ class AttentionLayer:
     key_layout: TokenLayout
     verdict: Verdict
     note: str = ""
+    stream_norms: npt.NDArray[np.float32] | None = None
+    no_norms: str = ""
 
     def __repr__(self) -> str:
         rows, columns = self.key_layout.grid

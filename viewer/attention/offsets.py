@@ -2,82 +2,190 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer
+    from viewer.attention.layout import TokenLayout
+
+_BLOCK = 1 << 19  # weights laid out at once, so that they stay in the processor's cache
+# Weights that differ by less than a third of a percent differ by rounding: the root of it.
+_NO_VARIANCE = 1e-5
 
 
-class OffsetSums:
-    """Attention added up by the offset from query patch to key patch, chunk by chunk.
+class OffsetSums(Protocol):
+    """Attention added up by the offset from query patch to key patch, chunk by chunk."""
+
+    def add(self, weights: Tensor, rows: slice) -> None:
+        """Add a chunk of weights, float32 (groups * heads, rows, keys)."""
+
+    def share(self) -> Tensor:
+        """Return the share of variance that the offset explains, float64 (heads,); NaN without variance."""
+
+
+def offset_sums(layer: AttentionLayer) -> OffsetSums | None:
+    """Return empty sums for a layer; None where queries and keys are not the same patches."""
+    queries, keys = layer.query_layout, layer.key_layout
+    if not (queries.placed and queries.same_patches(keys)):
+        return None
+    plain = not layer.limited and _row_by_row(queries) and _row_by_row(keys)
+    return _PlainOffsets(layer) if plain else _AnyOffsets(layer)
+
+
+def _row_by_row(layout: TokenLayout) -> bool:
+    """Return whether the patches are consecutive tokens in row-major order."""
+    first, count = int(layout.patch_tokens[0]), layout.grid[0] * layout.grid[1]
+    return bool((layout.patch_tokens == np.arange(first, first + count)).all())
+
+
+def _share(sums: Tensor, pairs: Tensor, squares: Tensor) -> Tensor:
+    """Return explained over whole variance.
 
     Parameters
     ----------
-    layer
-        With queries and keys on the same patches.
+    sums, pairs
+        Of each offset, float64: attention (heads, offsets), and number of pairs of patches (offsets,).
+    squares
+        float64 (heads,), of all weights.
     """
+    mean = sums.sum(dim=1) ** 2 / pairs.sum()
+    whole = squares - mean
+    explained = (sums**2 / pairs.clamp(min=1)).sum(dim=1) - mean
+    return torch.where(whole > _NO_VARIANCE * squares, (explained / whole).clamp(0, 1), torch.nan)
+
+
+class _Run(NamedTuple):
+    """Queries of a chunk that make a rectangle of the grid."""
+
+    chunk: slice
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+
+class _PlainOffsets:
+    """Sums for patches that lie row by row and all look at all.
+
+    The maps of the queries of one grid row are laid out with as many zeros after each row of keys as it has
+    keys. Read with a stride longer by one, they lie in such a way that equal offsets meet, and are summed.
+    """
+
+    def __init__(self, layer: AttentionLayer) -> None:
+        self._grid = rows, columns = layer.query_layout.grid
+        self._first = int(layer.query_layout.patch_tokens[0])
+        start = int(layer.key_layout.patch_tokens[0])
+        self._keys = slice(start, start + rows * columns)
+        heads, device = layer.heads, layer.scores.device
+        # Offsets of one grid row begin at 1 - columns; the first place of each row is one offset too many.
+        self._sums = torch.zeros((heads, 2 * rows - 1, 2 * columns), dtype=torch.float64, device=device)
+        self._squares = torch.zeros(heads, dtype=torch.float64, device=device)
+        self._room = torch.zeros(0, device=device)
+
+    def add(self, weights: Tensor, rows: slice) -> None:
+        """See `OffsetSums`."""
+        on_patches = weights[:, :, self._keys]
+        for run in self._runs(rows, len(weights)):
+            block = on_patches[:, run.chunk]
+            self._squares += torch.linalg.vector_norm(block, dim=2).square_().sum(dim=1)
+            self._add(block, run)
+
+    def _runs(self, rows: slice, heads: int) -> Iterator[_Run]:
+        """Split a chunk into rectangles of a bearable size."""
+        high, wide = self._grid
+        begin = max(rows.start - self._first, 0)
+        end = min(rows.stop - self._first, high * wide)
+        most = max(1, _BLOCK // (heads * wide * high * 2 * wide))
+        while begin < end:
+            row, column = divmod(begin, wide)
+            whole = min(most, (end - begin) // wide) if column == 0 else 0
+            columns = wide if whole else min(wide - column, end - begin)
+            stop = begin + max(whole, 1) * columns
+            shift = self._first - rows.start
+            yield _Run(slice(begin + shift, stop + shift), row, max(whole, 1), column, columns)
+            begin = stop
+
+    def _add(self, block: Tensor, run: _Run) -> None:
+        high, wide = self._grid
+        heads, width = len(block), 2 * wide
+        map_size = high * width
+        room = self._laid_out(block, heads * run.rows, run.columns)
+        # Place s of a row of this view is the key that lies s - wide columns off the query, or a zero.
+        skewed = room.as_strided(
+            (heads * run.rows, run.columns, map_size),
+            (run.columns * map_size, map_size + 1, 1),
+            width + run.column - wide,
+        )
+        ones = block.new_ones((1, 1, 1)).expand(heads * run.rows, 1, run.columns)
+        found = torch.bmm(ones, skewed).view(heads, run.rows, high, width)
+        for at in range(run.rows):
+            top = high - 1 - (run.row + at)
+            self._sums[:, top : top + high] += found[:, at]
+
+    def _laid_out(self, block: Tensor, maps: int, columns: int) -> Tensor:
+        """Return the maps, each row of keys followed by as many zeros, after a row of zeros."""
+        high, wide = self._grid
+        size = maps * columns * high * 2 * wide
+        if len(self._room) < size + 2 * wide:
+            self._room = block.new_zeros(size + 2 * wide)
+        inside = self._room[2 * wide : 2 * wide + size].view(*block.shape[:2], high, 2 * wide)
+        inside[..., :wide] = block.unflatten(2, (high, wide))
+        return self._room
+
+    def share(self) -> Tensor:
+        """See `OffsetSums`."""
+        down, across = (n - torch.arange(1 - n, n).abs() for n in self._grid)
+        pairs = torch.outer(down, across).double().to(self._sums.device)
+        return _share(self._sums[..., 1:].flatten(start_dim=1), pairs.flatten(), self._squares)
+
+
+class _AnyOffsets:
+    """Sums for patches in any order, in windows, or where some are out of reach."""
 
     def __init__(self, layer: AttentionLayer) -> None:
         self._scores, device = layer.scores, layer.scores.device
         rows, columns = layer.query_layout.grid
         self._none = (2 * rows - 1) * (2 * columns - 1)  # of pairs that have no offset
-        # Offsets are numbered row by row: the difference of two such numbers stands for one offset.
+        self._middle = (rows - 1) * (2 * columns - 1) + columns - 1
         self._queries, self._keys = (
             torch.from_numpy(_numbers(layout.cells, columns)).to(device).view(self._scores.groups, -1)
             for layout in (layer.query_layout, layer.key_layout)
         )
-        self._middle = (rows - 1) * (2 * columns - 1) + columns - 1
-        self._limited = layer.scores.stacked.reach([0]) is not None
-        shape = (layer.heads, self._none + 1)
-        self._sums = torch.zeros(shape, dtype=torch.float64, device=device)
+        self._sums = torch.zeros((layer.heads, self._none + 1), dtype=torch.float64, device=device)
         self._squares = torch.zeros(layer.heads, dtype=torch.float64, device=device)
         self._pairs = torch.zeros(self._none + 1, dtype=torch.int64, device=device)
 
-    @staticmethod
-    def of(layer: AttentionLayer) -> OffsetSums | None:
-        """Return empty sums, or None where queries and keys are not the same patches."""
-        queries, keys = layer.query_layout, layer.key_layout
-        return OffsetSums(layer) if queries.placed and queries.same_patches(keys) else None
-
     def add(self, weights: Tensor, rows: slice) -> None:
-        """Add a chunk of weights, float32 (groups * heads, rows, keys)."""
+        """See `OffsetSums`."""
         queries = self._queries[:, rows, None]
         offsets = self._keys[:, None] - queries + self._middle
         offsets.masked_fill_((self._keys[:, None] < 0) | (queries < 0), self._none)
-        if self._limited:
-            offsets.masked_fill_(~self._reach(rows), self._none)
-        self._pairs += torch.bincount(offsets.flatten(), minlength=self._none + 1)
-        of_heads = weights.view(self._scores.groups, -1, *weights.shape[1:]).transpose(0, 1)
-        of_heads = of_heads.reshape(len(of_heads), -1).double()
-        index = offsets.flatten().expand(len(of_heads), -1)
-        self._sums.scatter_add_(1, index, of_heads)
-        self._squares += of_heads.square().masked_fill_(index == self._none, 0.0).sum(dim=1)
+        reach = self._scores.group_reach(rows)
+        if reach is not None:
+            offsets.masked_fill_(~reach, self._none)
+        offsets = offsets.flatten()
+        self._pairs += torch.bincount(offsets, minlength=self._none + 1)
+        of_heads = weights.unflatten(0, (self._scores.groups, -1)).transpose(0, 1).flatten(start_dim=1)
+        index = offsets.expand(len(of_heads), -1)
+        found = of_heads.new_zeros(self._sums.shape)
+        self._sums += found.scatter_add_(1, index, of_heads)
+        there = offsets != self._none
+        self._squares += torch.linalg.vector_norm(of_heads * there, dim=1).square_()
 
-    def _reach(self, rows: slice) -> Tensor:
-        heads, groups = self._scores.heads, self._scores.groups
-        parts = (self._scores.stacked.part(slice(g * heads, (g + 1) * heads)) for g in range(groups))
-        shape = (rows.stop - rows.start, self._scores.stacked.keys)
-        every = torch.ones(shape, dtype=torch.bool, device=self._scores.device)
-        found = (part.reach(rows) for part in parts)
-        return torch.stack([every if reach is None else reach for reach in found])
-
-    def finish(self) -> Tensor:
-        """Return the share of variance that the offset explains, float64 (heads,)."""
-        sums, pairs = self._sums[:, :-1], self._pairs[:-1]
-        mean = sums.sum(dim=1) ** 2 / pairs.sum()
-        whole = self._squares - mean
-        explained = (sums**2 / pairs.clamp(min=1)).sum(dim=1) - mean
-        # Uniform maps differ from their mean by rounding alone.
-        varies = whole > 1e-9 * self._squares
-        return torch.where(varies, (explained / whole).clamp(0, 1), torch.nan)
+    def share(self) -> Tensor:
+        """See `OffsetSums`."""
+        return _share(self._sums[:, :-1], self._pairs[:-1].double(), self._squares)
 
 
-def _numbers(cells: np.ndarray, columns: int) -> np.ndarray:
+def _numbers(cells: npt.NDArray[np.int64], columns: int) -> npt.NDArray[np.int64]:
     """Give patches numbers whose differences name the offsets between them; negative without a place."""
     row, column = np.divmod(cells, columns)
     return np.where(cells < 0, -1, row * (2 * columns - 1) + column)

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer
+    from viewer.attention.scores import Scratch
 
+_SHORTEST = 1e-30  # keeps rows of zeros from being divided by 0
 _SAME_KEY = 1e-6  # nats: keys less uncertain than that are one key, in float32
 
 
@@ -49,25 +51,28 @@ class OverQueries:
         self._count = torch.zeros(stacked.heads, dtype=torch.float64, device=device)
         self._entropy = torch.zeros_like(self._count)
 
-    def add(self, weights: Tensor, square: Tensor, entropy: Tensor, rows: slice) -> None:
+    def add(self, weights: Tensor, entropy: Tensor, rows: slice, scratch: Scratch) -> None:
         """Add a chunk.
 
         Parameters
         ----------
         weights
             float32 (groups * heads, rows, keys).
-        square, entropy
-            float32 (groups * heads, rows), of each row: the sum of squared weights, and nats.
+        entropy
+            float32 (groups * heads, rows), of each row in nats.
         rows
             Which queries of each group.
+        scratch
+            Its buffer 0 is written over.
         """
+        length = torch.linalg.vector_norm(weights, dim=-1)
         # A query that may look at no key is no row of the map.
-        counted = self._counted[:, rows] * (square > 0)
-        length = square.sqrt().masked_fill_(square == 0, 1.0)
-        self._rows += torch.bmm(torch.stack([counted, counted / length], dim=1), weights)
+        counted = self._counted[:, rows] * (length > 0)
+        of_unit = counted / length.clamp(min=_SHORTEST)
+        self._rows += torch.bmm(torch.stack([counted, of_unit], dim=1), weights)
         self._count += counted.sum(dim=1)
         self._entropy += (entropy * counted).sum(dim=1)
-        fed = (weights > self._above).to(torch.float32)
+        fed = torch.gt(weights, self._above, out=scratch.take(0, weights.shape[1]))
         self._fed += torch.bmm(counted[:, None], fed)[:, 0]
 
     def finish(self) -> Alike:

@@ -131,10 +131,20 @@ class QueryKeyScores:
 
     def reach(self, rows: Rows) -> Tensor | None:
         """Return which keys some queries may look at, bool (rows, keys); None where all may look at all."""
+        allowed = self.allowed(rows)
+        return None if allowed is None else allowed.any(dim=0)
+
+    def group_reach(self, rows: Rows) -> Tensor | None:
+        """Return the same as bool (1, rows, keys): there is one group."""
+        reach = self.reach(rows)
+        return None if reach is None else reach[None]
+
+    def allowed(self, rows: Rows) -> Tensor | None:
+        """Return which keys each head lets some queries look at, bool (heads, rows, keys); None if all."""
         if not self._forbids:
             return None
         bias = self.bias[:, rows]
-        return (bias > bias.amax(dim=-1, keepdim=True) + _FORBIDDEN).any(dim=0)
+        return bias > bias.amax(dim=-1, keepdim=True) + _FORBIDDEN
 
     def part(self, heads: slice) -> QueryKeyScores:
         """Return some of the heads, which share memory with these; whole key heads only."""
@@ -293,6 +303,15 @@ class WeightScores:
         None where all may look at all, which is also assumed where no bias is known: weights do not tell.
         """
         return None if self._allowed is None else self._allowed[:, rows].any(dim=0)
+
+    def group_reach(self, rows: Rows) -> Tensor | None:
+        """Return the same as bool (1, rows, keys): there is one group."""
+        reach = self.reach(rows)
+        return None if reach is None else reach[None]
+
+    def allowed(self, rows: Rows) -> Tensor | None:
+        """Return which keys each head lets some queries look at, bool (heads, rows, keys); None if all."""
+        return None if self._allowed is None else self._allowed[:, rows]
 
     def part(self, heads: slice) -> WeightScores:
         """Return some of the heads, which share memory with these."""

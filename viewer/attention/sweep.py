@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from viewer.attention.measured import NEAR_HOPS, LayerMeasures, RecordMeasures
-from viewer.attention.offsets import OffsetSums
+from viewer.attention.near import Places
+from viewer.attention.offsets import offset_sums
 from viewer.attention.over_queries import OverQueries
 from viewer.attention.scores import Scratch
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer, Scores
+    from viewer.attention.over_queries import Alike
     from viewer.attention.record import AttentionRecord
 
 # A chunk's weights should stay in the processor's cache between the passes over them.
@@ -50,41 +52,47 @@ def measure_record(
 
 
 class _Sums(NamedTuple):
-    """What a sweep adds up, each float32 (heads, queries) on the scores' device, in token order."""
+    """What a sweep adds up over keys, each float32 (heads, queries) on the scores' device, in token order."""
 
     pixels: Tensor
     patches: Tensor
     hops: Tensor
-    near_1: Tensor
-    near_2: Tensor
-    near_3: Tensor
     patch_mass: Tensor
     prefix_mass: Tensor
     entropy: Tensor
     log_normalizer: Tensor
+    near_1: Tensor
+    near_2: Tensor
+    near_3: Tensor
 
 
 def _measure_layer(layer: AttentionLayer, report: Callable[[float], None]) -> LayerMeasures:
-    scores, stacked = layer.scores, layer.scores.stacked
-    block, over, offsets = _DistanceBlock(layer), OverQueries(layer), OffsetSums.of(layer)
+    stacked = layer.scores.stacked
     size = (len(_Sums._fields), stacked.heads, stacked.queries)
-    sums = _Sums(*torch.zeros(size, dtype=torch.float32, device=scores.device))
+    sums = _Sums(*torch.zeros(size, dtype=torch.float32, device=layer.scores.device))
+    places, over, offsets = Places(layer), OverQueries(layer), offset_sums(layer)
     rows = _chunk_rows(stacked.heads, stacked.keys)
-    scratch = Scratch(stacked.heads, min(rows, stacked.queries), stacked.keys, scores.device)
+    scratch = Scratch(stacked.heads, min(rows, stacked.queries), stacked.keys, layer.scores.device)
     for start in range(0, stacked.queries, rows):
         report(start / stacked.queries)
         chunk = slice(start, min(start + rows, stacked.queries))
-        weights = _sweep_chunk(stacked, block, chunk, sums, scratch)
-        square = torch.mul(weights, weights, out=scratch.take(0, weights.shape[1])).sum(dim=-1)
-        over.add(weights, square, sums.entropy[:, chunk], chunk)
+        weights = _sweep_chunk(stacked, places, chunk, sums, scratch)
+        over.add(weights, sums.entropy[:, chunk], chunk, scratch)
         if offsets is not None:
             offsets.add(weights, chunk)
+    share = torch.full((layer.heads,), torch.nan, dtype=torch.float64) if offsets is None else offsets.share()
+    return _measures(layer, sums, over.finish(), share)
+
+
+def _measures(layer: AttentionLayer, sums: _Sums, alike: Alike, share: Tensor) -> LayerMeasures:
+    """Put what was summed up into the order of patches."""
+    scores, stacked = layer.scores, layer.scores.stacked
     # From (groups * heads, queries of a group) to (heads, queries).
     ungrouped = torch.stack(sums).view(len(sums), scores.groups, scores.heads, stacked.queries)
     found = _Sums(*ungrouped.transpose(1, 2).reshape(len(sums), scores.heads, -1).cpu().numpy())
     order = layer.query_layout.patch_tokens if layer.query_layout.placed else slice(None)
-    missing = np.float32(0 if block.placed else np.nan)
-    alike = over.finish()
+    placed = layer.query_layout.placed and layer.key_layout.placed
+    missing = np.float32(0 if placed else np.nan)
     return LayerMeasures(
         distance_sum=found.pixels[:, order] + missing,
         distance_sum_patches=found.patches[:, order] + missing,
@@ -95,7 +103,7 @@ def _measure_layer(layer: AttentionLayer, report: Callable[[float], None]) -> La
         entropy=found.entropy[:, order],
         row_cosine=alike.row_cosine.cpu().numpy(),
         nmi=alike.nmi.cpu().numpy(),
-        offset_share=np.full(layer.heads, np.nan) if offsets is None else offsets.finish().cpu().numpy(),
+        offset_share=share.cpu().numpy(),
         received=alike.received.cpu().numpy(),
         fed=alike.fed.cpu().numpy(),
         keys=stacked.keys,
@@ -103,77 +111,36 @@ def _measure_layer(layer: AttentionLayer, report: Callable[[float], None]) -> La
     )
 
 
-def _sweep_chunk(
-    stacked: Scores, block: _DistanceBlock, rows: slice, sums: _Sums, scratch: Scratch
-) -> Tensor:
+def _sweep_chunk(stacked: Scores, places: Places, rows: slice, sums: _Sums, scratch: Scratch) -> Tensor:
+    """Add up a chunk over its keys and return its weights, which lie in buffer 1 of `scratch`."""
     weights, entropy, log_normalizer = stacked.softmax_rows(rows, scratch)
     sums.entropy[:, rows] = entropy
     if log_normalizer is not None:
         sums.log_normalizer[:, rows] = log_normalizer
-    product = scratch.take(0, weights.shape[1])
+    of_groups = weights.unflatten(0, (places.groups, -1))
+    product = scratch.take(0, weights.shape[1]).view(of_groups.shape)
 
     def total(factor: Tensor) -> Tensor:
         """Sum weights times a factor (groups, rows or 1, keys) over keys, (groups * heads, rows)."""
-        shape = (block.groups, -1, *weights.shape[1:])
-        torch.mul(weights.view(shape), factor[:, None], out=product.view(shape))
         # Not as a matrix product: `sum` adds pairwise and keeps two digits more.
-        return product.sum(dim=-1)
+        return torch.mul(of_groups, factor[:, None], out=product).sum(dim=-1).flatten(end_dim=1)
 
-    sums.patch_mass[:, rows] = total(block.on_patches)
-    sums.prefix_mass[:, rows] = block.prefix_sum(weights, total)
-    if not block.placed:
+    sums.patch_mass[:, rows] = total(places.on_patches)
+    sums.prefix_mass[:, rows] = places.prefix_sum(weights)
+    if not places.placed:
         return weights
-    sums.pixels[:, rows] = total(block.between(rows))
-    if block.square:
-        sums.patches[:, rows] = sums.pixels[:, rows] / block.patch_px[0]
+    apart = places.apart(rows)
+    sums.pixels[:, rows] = total(apart.pixels)
+    sums.hops[:, rows] = total(apart.hops)
+    if apart.patches is None:
+        sums.patches[:, rows] = sums.pixels[:, rows] / places.patch_px[0]
     else:
-        sums.patches[:, rows] = total(block.between(rows, block.patch_px))
-    hops = block.hops(rows)
-    sums.hops[:, rows] = total(hops)
-    for near, limit in zip((sums.near_1, sums.near_2, sums.near_3), NEAR_HOPS, strict=True):
-        near[:, rows] = total((hops < limit + 0.01) * block.on_patches)
+        sums.patches[:, rows] = total(apart.patches)
+    # So few keys are near that a matrix product, being quicker, keeps all digits.
+    near = torch.matmul(of_groups.transpose(1, 2), apart.near.mT)
+    for into, found in zip(sums[-len(NEAR_HOPS) :], near.unbind(dim=-1), strict=True):
+        into[:, rows] = found.transpose(1, 2).flatten(end_dim=1)
     return weights
-
-
-class _DistanceBlock:
-    """Distances between some queries and the keys of their group, and which keys are patches."""
-
-    def __init__(self, layer: AttentionLayer) -> None:
-        device = layer.scores.device
-        self.groups = layer.scores.groups
-        self._queries, self._keys = (
-            torch.tensor(layout.positions, device=device).view(self.groups, -1, 2)
-            for layout in (layer.query_layout, layer.key_layout)
-        )
-        self.placed = layer.query_layout.placed and layer.key_layout.placed
-        self.patch_px = layer.query_layout.patch_px
-        self.square = self.patch_px[0] == self.patch_px[1]
-        self.on_patches = self._keys.isfinite().all(dim=2)[:, None].to(torch.float32)
-        self._prefix = torch.tensor(layer.key_layout.prefix_tokens, device=device)
-
-    def prefix_sum(self, weights: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return attention on keys without a place, (groups * heads, rows)."""
-        if self.groups == 1:
-            return weights[:, :, self._prefix].sum(dim=-1)
-        return total(1 - self.on_patches) if len(self._prefix) else weights.new_zeros(weights.shape[:2])
-
-    def between(self, rows: slice, unit: tuple[float, float] = (1.0, 1.0)) -> Tensor:
-        """Return float32 (groups, rows, keys), each axis in units of so many pixels.
-
-        0 where a token has no place.
-        """
-        y, x = self._apart(rows, unit)
-        return y.mul_(y).addcmul_(x, x).sqrt_().nan_to_num_(0.0)
-
-    def hops(self, rows: slice) -> Tensor:
-        """Return Chebyshev distances in the queries' patches, float32 (groups, rows, keys)."""
-        y, x = self._apart(rows, self.patch_px)
-        return torch.maximum(y.abs_(), x.abs_()).nan_to_num_(0.0)
-
-    def _apart(self, rows: slice, unit: tuple[float, float]) -> tuple[Tensor, Tensor]:
-        queries, keys = self._queries[:, rows, None], self._keys[:, None]
-        y = queries[..., 0] / unit[0] - keys[..., 0] / unit[0]
-        return y, queries[..., 1] / unit[1] - keys[..., 1] / unit[1]
 
 
 def _chunk_rows(heads: int, keys: int) -> int:

@@ -71,15 +71,8 @@ def _measured(
 
 def _reach(layer: AttentionLayer, rows: slice) -> Tensor:
     """Return which keys the same queries of every group may look at, bool (groups, rows, keys), or all."""
-    parts = [
-        layer.scores.stacked.part(slice(group * layer.heads, (group + 1) * layer.heads)).reach(rows)
-        for group in range(layer.scores.groups if layer.scores.stacked.reach([0]) is not None else 0)
-    ]
-    if not parts:
-        return torch.ones((1, 1, 1), dtype=torch.bool)
-    shape = (rows.stop - rows.start, layer.scores.stacked.keys)
-    every = torch.ones(shape, dtype=torch.bool)
-    return torch.stack([every if part is None else part.cpu() for part in parts])
+    reach = layer.scores.group_reach(rows)
+    return torch.ones((1, 1, 1), dtype=torch.bool) if reach is None else reach.cpu()
 
 
 def _mean_distance(queries: Tensor, keys: Tensor, reach: Tensor, protocol: Protocol) -> Tensor:

@@ -34,7 +34,7 @@ SIZE = (1280, 720)
 
 _MARGIN, _GAP = 44, 36
 _HEADLINE, _FOOT = 28.0, 10.0  # points
-_TYPE = (18.0, 17.0, 16.0, 15.0, 14.0, 13.0, 12.0)  # points of words, the largest that fits is taken
+_TYPE = (18.0, 16.5, 15.0, 13.5, 12.0)  # points of words, the largest that fits is taken
 _VIEW_TYPE = tuple(range(14, 6, -1))  # points in the views
 _LEAD = 1.38  # from line to line, in ems
 _BETWEEN = 0.6  # between paragraphs, in ems

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from viewer.state.documents import Documents
     from viewer.state.lesson import LessonValue
     from viewer.state.lesson_stage import Stage
-    from viewer.state.scene import Scene
+    from viewer.state.scene import Scene, SceneValue
     from viewer.state.selection import Selection
     from viewer.ui.jobs import Jobs
     from viewer.ui.window import Window
@@ -169,8 +169,10 @@ class LessonActions(QObject):
             self._fetch()
         self.panel.tell(value, self._scene.value)
 
-    def _follow(self, scene: object) -> None:
-        if self.lesson.value is not None and self.lesson.value.ready:
+    def _follow(self, scene: SceneValue) -> None:
+        value = self.lesson.value
+        # The lesson ends where its picture is closed, but hears of it later than the scene.
+        if value is not None and value.ready and scene.document is not None:
             self.panel.paint(scene)
 
     # The sample model

@@ -216,7 +216,7 @@ class LessonPanel(QWidget):
         button.setToolTip(tip)
         button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         button.installEventFilter(self._keeps)
-        button.clicked.connect(lambda: pressed() if callable(pressed) else pressed.emit())
+        button.clicked.connect(pressed)
         return button
 
 

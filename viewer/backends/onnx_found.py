@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import onnx
 
 from viewer.backends.onnx_file import OnnxFile
 from viewer.backends.onnx_graph import Graph
+from viewer.backends.onnx_streams import StreamTensor, find_streams
 
 Role = Literal["factor", "divisor", "bias", "less", "mask", "causal", "view", "other"]
 """What a step does to the logits.
@@ -157,6 +159,11 @@ class OnnxProgram:
     image: str
     fillers: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
+
+    @cached_property
+    def streams(self) -> tuple[StreamTensor | None, ...]:
+        """The residual stream that enters each operation of `found`; None where it is not found."""
+        return find_streams(self.graph, [match.queries.tensor for match in self.found])
 
 
 def weights_output(node: onnx.NodeProto) -> str:

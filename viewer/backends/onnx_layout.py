@@ -19,10 +19,12 @@ from viewer.backends.onnx_graph import Graph
 from viewer.backends.onnx_moves import CONTROLS, follow
 from viewer.backends.onnx_places import NO_LABEL, first_picture, picture
 from viewer.backends.onnx_rules import unplaced
+from viewer.backends.onnx_streams import StreamTensor
 from viewer.backends.position_call import Lost
 from viewer.backends.position_math import mean_place, shrink
 from viewer.backends.positions import CHANNELS, STAND_INS
 from viewer.backends.torch_layers import Planned, plan_layers
+from viewer.backends.torch_streams import Stream
 
 _DETECTION = re.compile(r"det(ection)?_?tok|quer", re.I)
 
@@ -114,7 +116,10 @@ def plan_attention(
     size = _size(shapes[program.image], picture_layout)
     places = follow(traced_nodes(graph, found), known, shapes, control, hand_on, size)
     arrangements = [Lost(match.unclear) if match.unclear else arrange(match, shapes) for match in found]
-    located = [_located(match, arranged, places) for match, arranged in zip(found, arrangements, strict=True)]
+    located = [
+        replace(_located(match, arranged, places), stream=_stream(stream, places, shapes))
+        for match, arranged, stream in zip(found, arrangements, program.streams, strict=True)
+    ]
     trace = _Trace(size, _names(graph, labels, located))
     planned = plan_layers(program.name, located, trace)
     return planned, tuple(
@@ -142,6 +147,7 @@ class _Located:
     places: tuple[Tensor | Lost, Tensor | Lost, Tensor | Lost]
     arrangement: Arrangement | None = None
     mine: list[int] | None = None
+    stream: Stream | None = None
 
 
 @dataclass(frozen=True)
@@ -181,6 +187,27 @@ def _located(found: Found, arranged: Arrangement | Lost, places: Mapping[str, Te
     return _Located(
         found.name, found.note, counts, tuple(sides), arranged, None if all_mine else mine.tolist()
     )
+
+
+def _stream(
+    stream: StreamTensor | None, places: Mapping[str, Tensor | Lost], shapes: Mapping[str, tuple[int, ...]]
+) -> Stream | None:
+    """Say where the tokens of a residual stream sit, of all leading axes one after the other."""
+    if stream is None:
+        return None
+    found = places.get(stream.tensor, _UNKNOWN)
+    if isinstance(found, Tensor):
+        columns = shrink(found, (found.ndim - 1,))
+        mean = mean_place(columns, (-1,), keepdim=True)
+        apart = bool(((columns - mean).abs() > _AGREEMENT).any())
+        lead = shapes[stream.tensor][:-1]
+        found = CHANNELS if apart else mean[..., 0].expand(lead).reshape(-1)
+    return Stream(0, torch.empty(0), found)
+
+
+_UNKNOWN = Lost("the tensor is not followed")
+# Channels of a token, of all heads, must sit at the same place to within this many pixels.
+_AGREEMENT = 0.5
 
 
 _UNKNOWN = Lost("the tensor is not followed")

@@ -20,8 +20,11 @@ from viewer.backends.onnx_layout import depend_on_picture
 from viewer.backends.onnx_probe import find_plan
 from viewer.backends.onnx_scores import lookup, make_scores, tapped_tensors
 from viewer.backends.onnx_session import open_session, run_session
+from viewer.backends.onnx_streams import StreamTensor, norm_nodes
 from viewer.backends.onnx_verdict import verdict
+from viewer.backends.quiet_runtime import onnxruntime as ort
 from viewer.backends.torch_layers import Planned
+from viewer.backends.torch_streams import Stream
 from viewer.backends.torch_verdict import same_output
 
 Array = npt.NDArray[Any]
@@ -57,6 +60,7 @@ class _Tapped:
 
     scores: QueryKeyScores | WeightScores
     check: _Found
+    stream: Stream | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,11 @@ class Tap:
         tapped = dict.fromkeys(name for match in found if not match.unclear for name in tapped_tensors(match))
         self._tensors = [name for name in tapped if not graph.is_constant(name)]
         self._depends = depend_on_picture(graph, found, program.image)
-        self._session = open_session(program.file, providers, self._tensors)
+        # Tokens that are shared by several layers enter them all.
+        known = dict.fromkeys(stream for stream in program.streams if stream is not None)
+        self._norms = [stream.norms for stream in known]
+        self._norm_nodes = norm_nodes(graph, list(known))
+        self._session = self._opened()
         self._sizes: dict[tuple[str | int, ...], Size] = {}
         self._fixed: dict[str, Array] = {}
 
@@ -120,8 +128,13 @@ class Tap:
 
     def move_to(self, providers: Sequence[object]) -> None:
         """Run somewhere else from now on."""
-        self._session = open_session(self._program.file, providers, self._tensors)
         self._providers = list(providers)
+        self._session = self._opened()
+
+    def _opened(self) -> ort.InferenceSession:
+        """Open a session that hands out, beside its own outputs, what layers are made of."""
+        handed_out = [*self._tensors, *self._norms]
+        return open_session(self._program.file, self._providers, handed_out, self._norm_nodes)
 
     def run(self, feed: Array, layout: str, job: Job) -> OnnxRun:
         """Run the model on a batch of copies of one picture.
@@ -144,7 +157,7 @@ class Tap:
         """
         program = self._program
         feeds = {program.image: feed, **program.fillers}
-        wanted = list(dict.fromkeys([*program.graph.outputs, *self._tensors]))
+        wanted = list(dict.fromkeys([*program.graph.outputs, *self._tensors, *self._norms]))
         tensors = run_session(self._session, feeds, wanted, job, "Running the model")
         outputs = {name: tensors[name] for name in program.graph.outputs}
         known = self._known(feeds, layout, outputs, job)
@@ -160,13 +173,14 @@ class Tap:
         pairs = list(zip(self._program.found, arrangements, strict=True))
         # Queries and keys are copied here, which several threads do faster.
         made = [None if at is None else make_scores(match, at, look) for match, at in pairs]
+        streams = [_stream(stream, tensors) for stream in self._program.streams]
         tapped: list[_Tapped | None] = []
         with one_thread():  # products this small wait longer for helper threads than they take
-            for (match, at), scores in zip(pairs, made, strict=True):
+            for (match, at), scores, stream in zip(pairs, made, streams, strict=True):
                 if at is None or scores is None:
                     tapped.append(None)
                 else:
-                    tapped.append(_Tapped(scores, _Found(verdict(match, scores, at, look))))
+                    tapped.append(_Tapped(scores, _Found(verdict(match, scores, at, look)), stream))
         return tapped
 
     def _known(self, feeds: Mapping[str, Array], layout: str, outputs: Mapping[str, Array], job: Job) -> Size:
@@ -183,6 +197,12 @@ class Tap:
         elif self._depends:
             known = Size(*find_plan(program, feeds, layout, job), known.output_unchanged)
         return known
+
+
+def _stream(stream: StreamTensor | None, tensors: Mapping[str, Array]) -> Stream | None:
+    if stream is None:
+        return None
+    return Stream(0, torch.from_numpy(np.array(tensors[stream.norms], np.float32).ravel()))
 
 
 def _same_as_untapped(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from viewer.attention.layout import TokenLayout
 from viewer.backends.cover import require_cover
 from viewer.backends.position_math import shrink
 from viewer.backends.positions import CHANNELS, STAND_INS, Lost, PositionTrace
+from viewer.backends.stream_order import stream_order
 from viewer.backends.torch_groups import Grouping, find_groups
 from viewer.backends.torch_tap import Tapped
 from viewer.errors import LayoutError
@@ -40,6 +42,8 @@ class LayerPlan:
         As in `AttentionLayer`.
     groups, order
         As in `torch_groups.Grouping`.
+    stream
+        int64 (queries,), see `stream_order.stream_order`; or why the residual stream is not known.
     """
 
     module: str
@@ -49,10 +53,12 @@ class LayerPlan:
     groups: int = 1
     order: list[int] | None = None
     note: str = ""
+    stream: npt.NDArray[np.int64] | str = ""
 
     def layer(self, index: int, tapped: Tapped) -> AttentionLayer:
         """Join what one picture left behind."""
         scores = tapped.scores if self.order is None else tapped.scores.picked(self.order)
+        norms, why = self._norms(tapped)
         return AttentionLayer(
             index,
             self.module,
@@ -62,7 +68,18 @@ class LayerPlan:
             self.key_layout,
             tapped.check.verdict(),
             self.note,
+            norms,
+            why,
         )
+
+    def _norms(self, tapped: Tapped) -> tuple[npt.NDArray[np.float32] | None, str]:
+        """Return the norms of the queries' tokens in the residual stream, or why they are not known."""
+        if isinstance(self.stream, str):
+            return None, self.stream
+        if tapped.stream is None:
+            return None, "the residual stream was not read in this run"
+        norms = np.asarray(tapped.stream.norms.cpu(), np.float32)
+        return np.where(self.stream >= 0, norms[self.stream], np.float32(np.nan)), ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +92,13 @@ class Planned:
         One for each attention that is tapped; None where it is left out.
     notes
         Sentences: what is left out, and why.
+    streams
+        For each attention that is tapped the normalization ahead of it, as `Stream` counts them.
     """
 
     layers: tuple[LayerPlan | None, ...]
     notes: tuple[str, ...] = ()
+    streams: tuple[int | None, ...] = ()
 
     def joined(self, tapped: Sequence[Tapped]) -> tuple[AttentionLayer, ...]:
         """Join what one picture left behind, numbering what is kept."""
@@ -117,8 +137,12 @@ def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> P
         reasons = [f"in {module} {reason}" for module, reason in left_out.items()]
         reasons += [f"in {plan.module} {plan.note}" for plan in kept]
         raise LayoutError(model, reasons[0])
-    layers = tuple(plan if isinstance(plan, LayerPlan) else None for plan in plans)
-    return Planned(layers, tuple(_left_out(left_out)))
+    layers = tuple(
+        replace(plan, stream=_stream(plan, found)) if isinstance(plan, LayerPlan) else None
+        for plan, found in zip(plans, tapped, strict=True)
+    )
+    streams = tuple(None if found.stream is None else found.stream.normalization for found in tapped)
+    return Planned(layers, tuple(_left_out(left_out)), streams)
 
 
 def _left_out(reasons: dict[str, str]) -> Iterator[str]:
@@ -153,6 +177,17 @@ def _plan(module: str, found: Tapped, layouts: _Layouts) -> LayerPlan | Lost:
         return LayerPlan(module, "self", *sides, grouping.groups, grouping.order, note)
     kind = "self" if query_layout.placed else "pool"
     return LayerPlan(module, kind, query_layout, key_layout, grouping.groups, grouping.order, found.note)
+
+
+def _stream(plan: LayerPlan, found: Tapped) -> npt.NDArray[np.int64] | str:
+    """Return which token of the residual stream each query is, or why that is not known."""
+    if plan.kind == "channel":
+        return "channels attend to channels here"
+    if plan.kind == "pool":
+        return "its query is learned, and no token of the residual stream"
+    if not plan.query_layout.placed:
+        return "its tokens have no patches on the picture"
+    return stream_order(None if found.stream is None else found.stream.places, plan.query_layout)
 
 
 def _told_apart(grouping: Grouping) -> bool:

@@ -23,6 +23,7 @@ from viewer.export import provenance
 from viewer.export.all_figure import AllPart
 from viewer.export.heading import BIG, Heading, title, warning
 from viewer.export.heads_figure import HeadsPart
+from viewer.export.likeness_figure import LikenessPart
 from viewer.export.overlay_figure import OverlayPart
 from viewer.export.plain import plain
 from viewer.export.scatter_figure import ScatterPart
@@ -181,6 +182,11 @@ def _part(scene: SceneValue, request: FigureRequest, style: Style) -> Part:
     overlay, heads, scatter = scene.overlay, scene.heads, scene.scatter
     if request.view == "scatter" and scatter is not None:
         return ScatterPart(scatter, style, round(_SCATTER * style.em))
+    likeness = scene.likeness
+    if request.view == "likeness" and likeness is not None:
+        if likeness.values is None:
+            raise ExportError(likeness.blank)
+        return LikenessPart(likeness, style)
     if request.view == "heads" and heads is not None:
         return HeadsPart(heads, style)
     if request.view == "overlay" and overlay is not None:
@@ -189,7 +195,7 @@ def _part(scene: SceneValue, request: FigureRequest, style: Style) -> Part:
         return AllPart(overlay, heads, scatter, scene.readout, request.title, style)
     raise ExportError(
         "There is nothing to draw yet: a figure needs a model, a picture"
-        + (" and finished measures." if request.view == "scatter" else " and its attention.")
+        + (" and finished measures." if request.view in ("scatter", "likeness") else " and its attention.")
     )
 
 

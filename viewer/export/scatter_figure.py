@@ -187,7 +187,8 @@ class ScatterPart:
             ticks = self._ticks("x", 8)
             axes.set_xticks([value for value, _ in ticks], [text for _, text in ticks])
         axes.set_yticks([value for value, _ in self._y_ticks], [text for _, text in self._y_ticks])
-        axes.grid(axis="y", color=self.style.palette.faint, linewidth=0.5, alpha=0.3)
+        lines = "y" if scatter.x_axis.counts_layers else "both"
+        axes.grid(axis=lines, color=self.style.palette.faint, linewidth=0.5, alpha=0.3)
         axes.set_axisbelow(True)
 
     def _plot(self, axes: Axes) -> None:

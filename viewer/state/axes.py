@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 LAYER = "layer"
 DISTANCE = "mean_distance"
 """The mean attention distance in whichever unit is chosen."""
+_ALL_KEYS = "over all keys, prefix tokens included"
+# What measures that know no protocol take in.
+_OVER = {
+    "entropy_nats": _ALL_KEYS,
+    "normalized_entropy": _ALL_KEYS,
+    "effective_tokens": _ALL_KEYS,
+    "row_cosine": _ALL_KEYS,
+    "nmi": _ALL_KEYS,
+    "offset_share": "between patches",
+}
 _DIGITS = {"px": 1, "patches": 2, "hops": 2, "nats": 2, "tokens": 1}
 
 
@@ -30,7 +40,9 @@ class Axis:
     unit
         "px"; empty for pure numbers.
     protocol
-        Words of the distance's protocol; empty where it has no part in it.
+        Words on what is taken in, such as the distance's protocol; empty where there is nothing to say.
+    by_protocol
+        Whether the protocol of the distance changes it.
     high
         Where the numbers end, None if they do not.
     """
@@ -40,6 +52,7 @@ class Axis:
     unit: str = ""
     protocol: str = ""
     high: float | None = None
+    by_protocol: bool = False
 
     @property
     def counts_layers(self) -> bool:
@@ -87,8 +100,8 @@ def axis_of(name: str, protocol: Protocol, unit: Unit) -> Axis:
     if name == LAYER:
         return LAYER_AXIS
     measure = measure_of(name, unit)
-    words = PROTOCOLS[protocol] if measure.by_protocol else ""
-    return Axis(measure.name, measure.words, measure.unit, words, measure.high)
+    words = PROTOCOLS[protocol] if measure.by_protocol else _OVER.get(measure.name, "")
+    return Axis(measure.name, measure.words, measure.unit, words, measure.high, measure.by_protocol)
 
 
 def measure_of(name: str, unit: Unit) -> Measure:

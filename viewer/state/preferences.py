@@ -9,7 +9,18 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from viewer.state.display import DisplayValue, MapKind, Protocol, RolloutFusion, Scale, Theme, Unit
+from viewer.state.display import (
+    Centring,
+    DisplayValue,
+    Likened,
+    LikenedHeads,
+    MapKind,
+    Protocol,
+    RolloutFusion,
+    Scale,
+    Theme,
+    Unit,
+)
 from viewer.state.requests import Ground, ImageSize, ModelRequest, View, parse_size, size_text
 from viewer.state.selection import Direction, Fusion
 
@@ -27,7 +38,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "direction": get_args(Direction),
     "map": get_args(MapKind),
     "rollout_fusion": get_args(RolloutFusion),
-    "view": (*get_args(View), "table"),
+    "likeness": get_args(Centring),
+    "likeness_of": get_args(Likened),
+    "likeness_heads": get_args(LikenedHeads),
+    "view": (*get_args(View), "table", "likeness table"),
     "ground": get_args(Ground),
 }
 
@@ -219,6 +233,10 @@ def _fits(name: str, value: object) -> bool:
         from viewer.state.colormaps import COLORMAPS  # late: it loads the library of colours
 
         return value in COLORMAPS
+    if name in ("x_measure", "y_measure"):
+        from viewer.state.axes import is_known
+
+        return is_known(value, with_layer=name == "x_measure")
     return value in _CHOICES.get(name, (value,))
 
 

@@ -10,7 +10,8 @@ from typing import Literal
 ImageSize = int | tuple[int, int] | str | None
 """Height and width in pixels, one number for a square, ``"whole"``, or None for the model's own."""
 
-View = Literal["overlay", "heads", "scatter", "all"]
+View = Literal["overlay", "heads", "scatter", "likeness", "all"]
+Table = Literal["measures", "likeness"]
 Ground = Literal["light", "dark", "transparent"]
 
 
@@ -75,9 +76,10 @@ class SlideRequest:
 
 @dataclass(frozen=True)
 class TableRequest:
-    """A table of the measures to write; the suffix of `path` is the format."""
+    """A table to write, of measures or of the likeness of layers; the suffix of `path` is the format."""
 
     path: Path = field(default_factory=Path)
+    what: Table = "measures"
 
 
 def size_text(size: ImageSize) -> str:

@@ -29,14 +29,20 @@ if TYPE_CHECKING:
     from viewer.state.documents import ImageDocument
     from viewer.state.preferences import Preferences
 
-_TABLE = "table"
+_TABLES_OF = {"table": "measures", "likeness table": "likeness"}
 _VIEWS = (
     ("The picture with its overlay", "overlay"),
     ("All layers and heads", "heads"),
-    ("Scatter of distances", "scatter"),
+    ("Scatter", "scatter"),
+    ("Likeness of layers or heads", "likeness"),
     ("Everything together", "all"),
-    ("Measures as a table", _TABLE),
+    ("Measures as a table", "table"),
+    ("Likeness as a table", "likeness table"),
 )
+_ABOUT = {
+    "table": "All measures of every layer and head.",
+    "likeness table": "Cosines of the maps of every two layers, head by head, and of two heads of a layer.",
+}
 _FIGURES = (("PNG picture", ".png"), ("SVG drawing", ".svg"), ("PDF drawing", ".pdf"))
 _TABLES = (("CSV", ".csv"), ("JSON", ".json"), ("Parquet", ".parquet"))
 _GROUNDS = (("light", "light"), ("dark", "dark"), ("transparent", "transparent"))
@@ -135,8 +141,8 @@ class ExportDialog(QDialog):
         super().accept()
 
     def _request(self, path: Path) -> FigureRequest | TableRequest:
-        if self.view.currentData() == _TABLE:
-            return TableRequest(path)
+        if self._is_table:
+            return TableRequest(path, _TABLES_OF[self.view.currentData()])
         return FigureRequest(
             view=self.view.currentData(),
             path=path,
@@ -153,8 +159,12 @@ class ExportDialog(QDialog):
         answer = QMessageBox.question(self, "Export", words, yes | no, no)
         return answer == QMessageBox.StandardButton.Yes
 
+    @property
+    def _is_table(self) -> bool:
+        return self.view.currentData() in _TABLES_OF
+
     def _offer_formats(self) -> None:
-        table = self.view.currentData() == _TABLE
+        table = self._is_table
         before = self.format.currentData()
         self.format.clear()
         for words, suffix in _TABLES if table else _FIGURES:
@@ -165,17 +175,19 @@ class ExportDialog(QDialog):
     def _propose(self) -> None:
         """Offer only what fits the format, and keep the written name but for its suffix."""
         suffix = self.format.currentData() or ""
-        table = self.view.currentData() == _TABLE
+        table = self._is_table
         self._form.setRowVisible(self.factor, suffix == ".png")
         for field in (self.title, self.ground):
             self._form.setRowVisible(field, not table)
         old = Path(self.path.text().strip()) if self.path.text().strip() else None
-        name = f"{self._stem}-{'measures' if table else self.view.currentData()}{suffix}"
+        what = _TABLES_OF.get(self.view.currentData(), self.view.currentData())
+        name = f"{self._stem}-{what}{suffix}"
         self.path.setText(str((old.parent if old else Path(self._folder)) / name))
         self.about.setText(
-            "Distance, entropy and prefix mass of every layer and head."
-            if table
-            else "Drawn anew, as sharp as the format allows, with its provenance inside."
+            _ABOUT.get(
+                self.view.currentData(),
+                "Drawn anew, as sharp as the format allows, with its provenance inside.",
+            )
         )
 
     def _browse(self) -> None:

@@ -217,7 +217,7 @@ class ScatterPanel(QWidget):
         axes = [axis_of(name, value.protocol, value.unit) for name in (value.x_measure, value.y_measure)]
         # Only what has a part in the measures that are shown can be chosen.
         self.unit.setVisible(any(axis.unit in _UNITS for axis in axes))
-        self.protocol.setVisible(any(axis.protocol for axis in axes))
+        self.protocol.setVisible(any(axis.by_protocol for axis in axes))
 
     def _point(self, head: HeadRef | None) -> None:
         self._selection.hover_head(head)

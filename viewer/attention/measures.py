@@ -96,19 +96,35 @@ def _uniform_patches(layer: AttentionLayer, protocol: Protocol) -> float:
     return _mean(uniform_layer_distance(layer, protocol, "patches"))
 
 
+def _even(of_heads: OfHeads) -> Uniform:
+    """Return a measure's reference, as the same measure of even attention."""
+
+    def uniform(layer: AttentionLayer, protocol: Protocol) -> float:
+        from viewer.attention.even import even_measures
+
+        # Sums are float32: more digits would tell layers apart that are the same.
+        return float(f"{round(float(of_heads(even_measures(layer), protocol)[0]), 5):.6g}")
+
+    return uniform
+
+
 def _mean(values: npt.NDArray[np.float64]) -> float:
     there = values[np.isfinite(values)]
     return float(there.mean()) if there.size else float("nan")
 
 
 def _near(hops: int) -> Measure:
+    def of_heads(found: LayerMeasures, protocol: Protocol) -> npt.NDArray[np.float64]:
+        return defined_mean(found.query_near(hops, protocol))
+
     return Measure(
         f"local_{hops}",
         f"attention within {hops} hop{'s' if hops > 1 else ''}",
         "",
         *(0.0, 1.0, True),
-        lambda found, protocol: defined_mean(found.query_near(hops, protocol)),
+        of_heads,
         lambda found, protocol: found.query_near(hops, protocol),
+        _even(of_heads),
         source=f"what {hops} stacked 3x3 convolution{'s' if hops > 1 else ''} reach",
     )
 
@@ -141,6 +157,7 @@ MEASURES: tuple[Measure, ...] = (
         *(0.0, None, True),
         lambda found, protocol: defined_mean(found.query_hops(protocol)),
         lambda found, protocol: found.query_hops(protocol),
+        _even(lambda found, protocol: defined_mean(found.query_hops(protocol))),
         source="hops of a stack of 3x3 convolutions",
     ),
     *map(_near, NEAR_HOPS),
@@ -151,6 +168,7 @@ MEASURES: tuple[Measure, ...] = (
         *(0.0, None, False),
         lambda found, protocol: found.mean_entropy(),
         lambda found, protocol: found.entropy,
+        _even(lambda found, protocol: found.mean_entropy()),
         source="Shannon 1948, over all keys, prefix keys included",
     ),
     Measure(
@@ -160,7 +178,7 @@ MEASURES: tuple[Measure, ...] = (
         *(0.0, 1.0, False),
         lambda found, protocol: found.normalized_entropy(),
         lambda found, protocol: found.entropy / np.log(max(found.keys, 2)),
-        lambda layer, protocol: 1.0,
+        _even(lambda found, protocol: found.normalized_entropy()),
         "entropy over the logarithm of the number of keys",
     ),
     Measure(
@@ -170,7 +188,7 @@ MEASURES: tuple[Measure, ...] = (
         *(1.0, None, False),
         lambda found, protocol: found.effective_tokens(),
         lambda found, protocol: np.exp(found.entropy),
-        lambda layer, protocol: float(layer.scores.stacked.keys),
+        _even(lambda found, protocol: found.effective_tokens()),
         "exponential of the mean entropy",
     ),
     Measure(
@@ -180,7 +198,7 @@ MEASURES: tuple[Measure, ...] = (
         *(0.0, 1.0, False),
         lambda found, protocol: found.mean_prefix_mass(),
         lambda found, protocol: found.prefix_mass,
-        lambda layer, protocol: len(layer.key_layout.prefix_tokens) / layer.scores.keys,
+        _even(lambda found, protocol: found.mean_prefix_mass()),
     ),
     Measure(
         "row_cosine",
@@ -188,6 +206,7 @@ MEASURES: tuple[Measure, ...] = (
         "",
         *(0.0, 1.0, False),
         lambda found, protocol: found.row_cosine,
+        uniform=_even(lambda found, protocol: found.row_cosine),
         source="mean over pairs of different queries, over all keys; 1: every query looks at the same",
     ),
     Measure(
@@ -196,6 +215,7 @@ MEASURES: tuple[Measure, ...] = (
         "",
         *(0.0, 1.0, False),
         lambda found, protocol: found.nmi,
+        uniform=_even(lambda found, protocol: found.nmi),
         source="normalized, queries equally likely, over all keys; 0: every query looks at the same",
     ),
     Measure(
@@ -212,6 +232,7 @@ MEASURES: tuple[Measure, ...] = (
         "",
         *(0.0, 1.0, False),
         lambda found, protocol: found.sink_mass(),
+        uniform=_even(lambda found, protocol: found.sink_mass()),
         source="keys that more than half of the queries look at",
     ),
 )

@@ -46,7 +46,7 @@ def measure_record(
             if step is not None:
                 step(f"Measuring layer {at + 1} of {count}", (at + share) / count)
 
-        return _measure_layer(record.layers[at], report)
+        return measure_layer(record.layers[at], report)
 
     return RecordMeasures(tuple(measure(at) for at in range(count)))
 
@@ -66,7 +66,16 @@ class _Sums(NamedTuple):
     near_3: Tensor
 
 
-def _measure_layer(layer: AttentionLayer, report: Callable[[float], None]) -> LayerMeasures:
+def measure_layer(layer: AttentionLayer, report: Callable[[float], None] | None = None) -> LayerMeasures:
+    """Measure every head of one layer.
+
+    Parameters
+    ----------
+    layer
+        Of any kind.
+    report
+        Told between chunks which share of the layer is done; may raise to stop.
+    """
     stacked = layer.scores.stacked
     size = (len(_Sums._fields), stacked.heads, stacked.queries)
     sums = _Sums(*torch.zeros(size, dtype=torch.float32, device=layer.scores.device))
@@ -74,7 +83,8 @@ def _measure_layer(layer: AttentionLayer, report: Callable[[float], None]) -> La
     rows = _chunk_rows(stacked.heads, stacked.keys)
     scratch = Scratch(stacked.heads, min(rows, stacked.queries), stacked.keys, layer.scores.device)
     for start in range(0, stacked.queries, rows):
-        report(start / stacked.queries)
+        if report is not None:
+            report(start / stacked.queries)
         chunk = slice(start, min(start + rows, stacked.queries))
         weights = _sweep_chunk(stacked, places, chunk, sums, scratch)
         over.add(weights, sums.entropy[:, chunk], chunk, scratch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,6 +93,85 @@ def network_fields(model: str | Path, image_size: ImageSize = None, job: Job | N
             outline = make().eval()
         return receptive_fields(name, outline, size)
     return _followed(name, make().eval(), size)
+
+
+def open_network(
+    model: str,
+    weights: str | Path | None = None,
+    image_size: ImageSize = None,
+    device: str = "auto",
+    job: Job | None = None,
+    untrained: bool = False,
+) -> Network:
+    """Open a PyTorch network of timm or torchvision with its weights, whether or not it attends.
+
+    Parameters
+    ----------
+    model
+        A timm name of any family, or ``"torchvision/NAME"`` of any.
+    weights
+        A checkpoint; None takes the pretrained weights, downloaded if need be.
+    image_size
+        Height and width of the input in pixels, or one number for a square; None takes the network's own.
+    device, job
+        As for `viewer.backends.opening.open_model`.
+    untrained
+        Take random weights, as the network is initialized, instead.
+
+    Raises
+    ------
+    UnknownModelError, ModelFileError, CheckpointError, OfflineError, DeviceError, InputError
+        Each with a text meant for a person.
+    """
+    from viewer.backends.devices import torch_device
+
+    job, where = job or Job(), torch_device(device)
+    job.step(f"Opening {model}", None)
+    if Path(model).suffix.lower() == ".onnx" or model == "sample":
+        raise InputError(
+            f"{model} runs in ONNX Runtime, which gives no gradients, and effective fields are made of them. "
+            "Open the same network in PyTorch, with its weights: --model NAME --weights FILE."
+        )
+    if model.startswith(PREFIX):
+        module, how = _trained_torchvision(model, weights, untrained, job)
+    else:
+        module, how = _trained_timm(model, weights, untrained, job)
+    words = "random, as initialized" if untrained else "trained" if weights is None else Path(weights).name
+    how = replace(how, size=_sides(image_size, how.size))
+    return Network(model, module.eval().to(where), how, where, words)
+
+
+def _trained_timm(
+    name: str, weights: str | Path | None, untrained: bool, job: Job
+) -> tuple[nn.Module, Preprocessing]:
+    from viewer.backends.catalogue import create_trained
+    from viewer.backends.checkpoints import load_checkpoint
+    from viewer.backends.timm_model import preprocessing_of
+
+    make, _ = _timm(name)
+    if weights is None and not untrained:
+        module, _ = create_trained(name, job)
+    else:
+        module = make()
+    if weights is not None:
+        load_checkpoint(name, module, Path(weights))
+    return module, preprocessing_of(name, module)
+
+
+def _trained_torchvision(
+    name: str, weights: str | Path | None, untrained: bool, job: Job
+) -> tuple[nn.Module, Preprocessing]:
+    from viewer.backends.checkpoint_files import read_state
+    from viewer.backends.checkpoints import load_exactly
+    from viewer.backends.downloads import fetch_url
+    from viewer.backends.torchvision_model import preprocessing_of, published_of
+
+    published, (make, _) = published_of(name), _torchvision(name)
+    module = make()
+    if not untrained:
+        file = Path(weights) if weights is not None else fetch_url(name, published.url, job)
+        load_exactly(name, module, read_state(file), file)
+    return module, preprocessing_of(published)
 
 
 def _followed(name: str, module: nn.Module, size: tuple[int, int]) -> NetworkFields:

@@ -6,6 +6,10 @@ network to be known; the numbers in the tensors do not matter, and may not even 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,17 +37,43 @@ def receptive_fields(name: str, model: nn.Module, size: tuple[int, int]) -> Netw
     size
         Height and width of the input in pixels; fields do not depend on it.
     """
+    trace, _ = _followed(model, size)
+    return NetworkFields(name, "torch", trace.collector.rows(), trace.end)
+
+
+def module_fields(model: nn.Module, size: tuple[int, int], names: Iterable[str]) -> dict[str, Seen]:
+    """Return what the units of some modules' outputs see; modules whose output has no field are left out."""
+    return _followed(model, size, names)[1]
+
+
+def _followed(
+    model: nn.Module, size: tuple[int, int], watched: Iterable[str] = ()
+) -> tuple[FieldTrace, dict[str, Seen]]:
+    """Follow one forward pass; return its trace, and what the outputs of the watched modules see."""
     parameter = next(model.parameters(), torch.empty(0))
+    found: dict[str, Seen] = {}
+    modules = dict(model.named_modules())
+
+    def take(name: str, _module: nn.Module, _args: object, output: object) -> None:
+        seen = next((trace.seen(tensor) for tensor in tensors_in(output)), None)
+        if isinstance(seen, Seen):
+            found[name] = seen
+
     with (
         torch.inference_mode(False),
         torch.no_grad(),
         fast_path_off(),
         ModuleNames(model, leaves=True) as names,
+        ExitStack() as hooks,
     ):
         image = torch.zeros((1, 3, *size), device=parameter.device, dtype=parameter.dtype)
+        for name in watched:
+            if name in modules:
+                handle = modules[name].register_forward_hook(partial(take, name))
+                hooks.callback(handle.remove)
         with FieldTrace(image, names) as trace:
             model(image)
-    return NetworkFields(name, "torch", trace.collector.rows(), trace.end)
+    return trace, found
 
 
 class FieldTrace(TorchDispatchMode):
@@ -71,6 +101,10 @@ class FieldTrace(TorchDispatchMode):
         self._names = names
         self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._known[image] = picture(((), (), (0,), (1,)))
+
+    def seen(self, tensor: Tensor) -> Companion | None:
+        """Return what the units of a tensor see; None for one that stems from no picture."""
+        return self._known.get(tensor)
 
     def __torch_dispatch__(
         self, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None

@@ -83,13 +83,26 @@ def wrap(
     notes
         Sentences a person should read.
     """
+    preprocessing = preprocessing_of(name, model)
+    runner = TorchRunner(name, SizedModels(name, model.eval(), preprocessing.size), device)
+    return TorchModel(name, preprocessing, runner, provenance, class_labels(model), notes)
+
+
+def preprocessing_of(name: str, model: nn.Module) -> Preprocessing:
+    """Return how a timm module wants its pictures.
+
+    Raises
+    ------
+    InputError
+        If it takes no colour pictures.
+    """
     config = resolve_model_data_config(model)
     channels, *size = config["input_size"]
     # What a model was built for counts; the configuration tells what it was trained for.
     height, width = getattr(getattr(model, "patch_embed", None), "img_size", None) or size
     if channels != 3:
         raise InputError(f"{name} takes {channels} channels, not colour pictures.")
-    preprocessing = Preprocessing(
+    return Preprocessing(
         size=(height, width),
         mean=tuple(config["mean"]),
         std=tuple(config["std"]),
@@ -97,8 +110,6 @@ def wrap(
         crop_pct=config["crop_pct"],
         crop_mode=config["crop_mode"],
     )
-    runner = TorchRunner(name, SizedModels(name, model.eval(), (height, width)), device)
-    return TorchModel(name, preprocessing, runner, provenance, class_labels(model), notes)
 
 
 def class_labels(model: nn.Module) -> Sequence[str]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from viewer import streams
-from viewer.backends.networks import network_fields
-from viewer.commands.console import job
-from viewer.errors import ExportError
+from viewer.backends.networks import network_fields, open_network
+from viewer.commands.console import job, say
+from viewer.errors import ExportError, ImageError, InputError
 from viewer.export import field_tables
 from viewer.export.writing import check_target, write_atomically
+from viewer.images.decode import open_image
 
 if TYPE_CHECKING:
+    from viewer.backends.model import Job
+    from viewer.backends.network_fields import NetworkFields
     from viewer.export.field_tables import FieldFormat
+    from viewer.images.decode import DecodedImage
 
 _SUFFIXES = {".csv": "csv", ".json": "json", ".txt": "table"}
 
@@ -25,7 +30,7 @@ def run(options: Namespace) -> int:
     Returns
     -------
     int
-        0.
+        0; 1 if some pictures could not be opened, each named on stderr; 2 if none could.
 
     Raises
     ------
@@ -34,15 +39,46 @@ def run(options: Namespace) -> int:
     """
     format = _format(options)
     if options.output is not None:
-        check_target(options.output, (options.model,))
+        check_target(options.output, (*options.effective, options.model, options.weights))
+    if options.weights is not None and options.untrained:
+        raise InputError("Give a checkpoint with --weights, or --untrained, not both.")
+    images = _images(options.effective)
+    if options.effective and not images:
+        return 2
     with job() as work:
         fields = network_fields(options.model, options.image_size, work)
-    text = field_tables.encode(field_tables.entry(fields), format)
+        entry = _effective(options, fields, images, work) if images else field_tables.entry(fields)
+    text = field_tables.encode(entry, format)
     if options.output is not None:
         write_atomically(options.output, text.encode())
     else:
         streams.write(text)
-    return 0
+    return 1 if len(images) < len(options.effective) else 0
+
+
+def _images(paths: Sequence[str]) -> list[DecodedImage]:
+    """Open the pictures that can be opened; the others are named on stderr."""
+    return [image for path in paths if (image := _image(path)) is not None]
+
+
+def _image(path: str) -> DecodedImage | None:
+    try:
+        return open_image(path)
+    except ImageError as error:
+        say(error)
+        return None
+
+
+def _effective(
+    options: Namespace, fields: NetworkFields, images: Sequence[DecodedImage], work: Job
+) -> dict[str, Any]:
+    from viewer.backends.effective_network import network_effective_fields
+
+    network = open_network(
+        options.model, options.weights, options.image_size, options.device, work, options.untrained
+    )
+    found = network_effective_fields(network, fields, images, work)
+    return field_tables.entry(fields, found, network.weights)
 
 
 def _format(options: Namespace) -> FieldFormat:

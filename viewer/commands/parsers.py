@@ -88,6 +88,7 @@ def _measure_parser() -> ArgumentParser:
     parser.add_argument("images", type=arguments.name, nargs="+", metavar="IMAGE", help="a picture file")
     add_model(parser, required=True)
     _add_protocol(parser)
+    _add_what_if(parser)
     parser.add_argument(
         "--format",
         choices=("table", "csv", "json", "parquet"),
@@ -106,7 +107,7 @@ def _render_parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--view",
-        choices=("overlay", "heads", "scatter", "all"),
+        choices=("overlay", "heads", "scatter", "likeness", "all"),
         default="overlay",
         help="what to draw, default %(default)s",
     )
@@ -128,10 +129,41 @@ def _render_parser() -> ArgumentParser:
         "--direction", choices=("from", "to"), default="from", help="what the query attends to, or who to it"
     )
     _add_protocol(parser)
+    _add_what_if(parser)
     parser.add_argument("--unit", choices=("px", "patches"), default="px", help="of distances")
+    _add_axes(parser)
     _add_map(parser)
     _add_looks(parser)
     return parser
+
+
+def _add_axes(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--x",
+        type=arguments.x_measure,
+        default="layer",
+        metavar="NAME",
+        help="what the scatter has across: layer (default), or a measure as for --y",
+    )
+    parser.add_argument(
+        "--y",
+        type=arguments.y_measure,
+        default="mean_distance",
+        metavar="NAME",
+        help="what it has upwards: mean_distance (default), entropy_nats, nmi, ...; a wrong name lists all",
+    )
+    parser.add_argument(
+        "--likeness",
+        choices=("plain", "centred"),
+        default="plain",
+        help="cosines of maps as they are (default), or without the means of their columns",
+    )
+    parser.add_argument(
+        "--between",
+        choices=("layers", "heads"),
+        default="layers",
+        help="compare layers (of the head, or of all in the mean), or the heads of the layer",
+    )
 
 
 def _add_map(parser: ArgumentParser) -> None:
@@ -279,6 +311,21 @@ def _field_parser() -> ArgumentParser:
         help="input in pixels, height first; theoretical fields do not depend on it",
     )
     parser.add_argument(
+        "--effective",
+        type=arguments.name,
+        nargs="+",
+        default=[],
+        metavar="IMAGE",
+        help="also what each stage really depends on: by gradient, averaged over these pictures",
+    )
+    parser.add_argument(
+        "--weights", type=arguments.name, metavar="FILE", help="a checkpoint to find effective fields with"
+    )
+    parser.add_argument(
+        "--untrained", action="store_true", help="find effective fields with random weights instead"
+    )
+    parser.add_argument("--device", default="auto", metavar="DEVICE", help="of effective fields")
+    parser.add_argument(
         "--format", choices=("table", "csv", "json"), help="by default the suffix of -o, else table"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to; by default the terminal")
@@ -315,6 +362,19 @@ def add_model(parser: ArgumentParser, required: bool) -> None:
     )
     parser.add_argument(
         "--device", default="auto", metavar="DEVICE", help="auto (default), cpu, cuda, cuda:1, mps"
+    )
+
+
+def _add_what_if(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--what-if",
+        type=arguments.what_if,
+        action="append",
+        default=[],
+        metavar="CHANGE",
+        help="change the model while it runs (PyTorch), several times if need be: cb:strength=0.5, uniform, "
+        "local:hops=2, skip:layer=3, head-removed:layer=3,head=2, temperature:t=2; with layers=0-3+7 or all, "
+        "heads=... where heads can be told apart",
     )
 
 

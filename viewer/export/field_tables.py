@@ -23,6 +23,7 @@ _GATED = (
     "every place; the field does not count them."
 )
 _PAIRS = ("kernel", "stride", "dilation", "jump_px", "field_px", "start_px")
+_MEASURED = "effective_sigma_px"
 
 
 def encode(entry: dict[str, Any], format: FieldFormat) -> str:
@@ -55,7 +56,10 @@ def entry(
         "effective": None
         if first is None
         else {"images": first.images, "input_size": list(first.map.shape), "weights": plain(weights)},
-        "layers": [_layer(layer, found.get(layer.name)) for layer in fields.layers],
+        "layers": [
+            *(_layer(layer, found.get(layer.name)) for layer in fields.layers),
+            *(_block(one) for one in effective if one.layer not in {layer.name for layer in fields.layers}),
+        ],
     }
 
 
@@ -63,15 +67,27 @@ def _layer(layer: FieldLayer, effective: EffectiveField | None) -> dict[str, Any
     pairs = (layer.kernel, layer.stride, layer.dilation, layer.jump, layer.field, layer.start)
     row: dict[str, Any] = {"name": plain(layer.name), "kind": layer.kind}
     row.update((name, None if pair is None else list(pair)) for name, pair in zip(_PAIRS, pairs, strict=True))
-    row["gated"] = layer.gated
-    row["effective_size_px"] = None if effective is None else effective.size
-    row["effective_distance_px"] = None if effective is None else effective.mean_distance
-    return row
+    return {**row, "gated": layer.gated, **_of_effective(effective)}
+
+
+def _block(effective: EffectiveField) -> dict[str, Any]:
+    """Return the row of a block that attends: it could see the whole picture."""
+    row: dict[str, Any] = {"name": plain(effective.layer), "kind": "block", **dict.fromkeys(_PAIRS)}
+    return {**row, "gated": False, **_of_effective(effective)}
+
+
+def _of_effective(found: EffectiveField | None) -> dict[str, Any]:
+    sigma = None if found is None else list(found.deviation)
+    return {
+        "effective_size_px": None if found is None else found.size,
+        "effective_distance_px": None if found is None else found.mean_distance,
+        _MEASURED: sigma,
+    }
 
 
 def _csv(found: dict[str, Any]) -> str:
     columns = ["model", "backend", "layer", "name", "kind"]
-    columns += [f"{name}_{side}" for name in _PAIRS for side in ("height", "width")]
+    columns += [f"{name}_{side}" for name in (*_PAIRS, _MEASURED) for side in ("height", "width")]
     columns += ["gated", "effective_size_px", "effective_distance_px", "effective_images", "weights"]
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
@@ -80,7 +96,7 @@ def _csv(found: dict[str, Any]) -> str:
     for index, layer in enumerate(found["layers"]):
         row = {"model": found["model"], "backend": found["backend"], "layer": index, **layer}
         row["gated"] = str(layer["gated"]).lower()
-        for name in _PAIRS:
+        for name in (*_PAIRS, _MEASURED):
             for place, side in enumerate(("height", "width")):
                 values = layer[name]
                 # Windows over one axis alone have no second side.

@@ -1,0 +1,66 @@
+"""Effective receptive fields of a whole network: of its stages, and of its blocks where it attends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from viewer.attention.record import Provenance
+from viewer.backends.effective_field import EffectiveField, FindUnit, effective_fields
+from viewer.backends.effective_units import units_of_blocks, units_of_maps
+from viewer.backends.torch_model import TorchModel
+from viewer.backends.torch_runner import TorchRunner
+from viewer.backends.torch_sizes import SizedModels
+from viewer.errors import LayoutError, NoAttentionError
+from viewer.images.preprocess import prepare
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from viewer.backends.model import Job
+    from viewer.backends.network_fields import NetworkFields
+    from viewer.backends.networks import Network
+    from viewer.images.decode import DecodedImage
+
+
+def network_effective_fields(
+    network: Network, fields: NetworkFields, images: Sequence[DecodedImage], job: Job
+) -> list[EffectiveField]:
+    """Return the effective fields of a network's stages and blocks, averaged over pictures.
+
+    Parameters
+    ----------
+    network
+        With the weights it is to be asked with.
+    fields
+        Its theoretical fields, which name the stages.
+    images
+        At least one.
+    job
+        Told of progress; cancels.
+    """
+    pictures = [torch.from_numpy(prepare(image, network.preprocessing).tensor) for image in images]
+    units: dict[str, FindUnit] = {}
+    if fields.end:
+        units.update(_of_blocks(network, pictures[0], job))
+    names = [stage.name for stage in fields.stages]
+    units.update(units_of_maps(network.module, network.preprocessing.size, names))
+    return effective_fields(network.module, _told(pictures, job), units, job)
+
+
+def _of_blocks(network: Network, picture: Tensor, job: Job) -> dict[str, FindUnit]:
+    sizes = SizedModels(network.name, network.module, network.preprocessing.size)
+    runner = TorchRunner(network.name, sizes, network.device)
+    model = TorchModel(network.name, network.preprocessing, runner, Provenance(network.name))
+    try:
+        return units_of_blocks(model.attend(picture, job).layers)
+    except (NoAttentionError, LayoutError):
+        return {}  # what it does instead has no tokens with a place
+
+
+def _told(pictures: Sequence[Tensor], job: Job) -> Iterable[Tensor]:
+    for place, picture in enumerate(pictures):
+        job.step(f"Picture {place + 1} of {len(pictures)}", place / len(pictures))
+        yield picture

@@ -58,6 +58,7 @@ def test_json_is_as_documented() -> None:
         "protocol": "renormalized",
         "uniform_distance_px": pytest.approx(116.4922, abs=1e-4),
         "verified": True,
+        "what_if": None,
     }
     (layer,) = layers
     assert (layer["name"], layer["kind"], layer["heads"]) == ("blocks.0.attn", "self", 1)

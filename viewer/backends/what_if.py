@@ -19,6 +19,7 @@ WHY_NOT_ONNX = (
     "folder, or a .pt2 or TorchScript program."
 )
 
+_DIGITS = 6  # after the point, of any number
 _MOST = 9999  # layers, heads or hops that anybody could mean
 
 
@@ -135,13 +136,14 @@ class Change:
                 raise ValueError(f"{kind.name} takes no number")
             return
         if amount is None:
-            object.__setattr__(self, "amount", kind.amount.default)
+            amount = kind.amount.default
         elif not kind.amount.low <= amount <= kind.amount.high or (kind.amount.whole and amount % 1):
             what = "a whole number" if kind.amount.whole else "a number"
             raise ValueError(
                 f"{kind.amount.name} of {kind.name} is {what} from {kind.amount.low:g} to "
                 f"{kind.amount.high:g}, not {amount:g}"
             )
+        object.__setattr__(self, "amount", round(float(amount), _DIGITS))
 
     @property
     def idle(self) -> bool:
@@ -157,8 +159,13 @@ class Change:
         if kind.of_heads:
             parts.append(f"heads={_listed(self.heads)}")
         if kind.amount is not None:
-            parts.append(f"{kind.amount.name}={self.amount:g}")
+            parts.append(f"{kind.amount.name}={self._amount}")
         return f"{self.kind}:{','.join(parts)}"
+
+    @property
+    def _amount(self) -> str:
+        """The number as `parse` reads it, never with an exponent."""
+        return f"{self.amount:.{_DIGITS}f}".rstrip("0").rstrip(".")
 
     @property
     def words(self) -> str:
@@ -166,15 +173,15 @@ class Change:
         layers, heads = _counted("layer", self.layers), _counted("head", self.heads)
         where = f"in {layers}" if not self.heads else f"in {heads} of {layers}"
         if self.kind == "cb":
-            return f"Context Broadcasting (strength {self.amount:g}) after the MLP of {layers}"
+            return f"Context Broadcasting (strength {self._amount}) after the MLP of {layers}"
         if self.kind == "skip":
             return f"the block of {layers} skipped"
         if self.kind == "head-removed":
             return f"{heads} of {layers} removed"
         if self.kind == "local":
-            return f"attention within {self.amount:g} {'hop' if self.amount == 1 else 'hops'} {where}"
+            return f"attention within {self._amount} {'hop' if self.amount == 1 else 'hops'} {where}"
         if self.kind == "temperature":
-            return f"temperature {self.amount:g} {where}"
+            return f"temperature {self._amount} {where}"
         return f"uniform attention {where}"
 
     def touches(self, layer: int) -> bool:
@@ -188,9 +195,10 @@ def sentence(changes: Iterable[Change]) -> str:
     return f"what if: {words}" if words else ""
 
 
-def told(texts: Sequence[str]) -> str:
-    """Return the `sentence` of changes as a record keeps them (`Change.text`)."""
-    return sentence(parse(text) for text in texts)
+def note(changes: Iterable[Change]) -> str:
+    """Return the sentence that goes with a changed record wherever it is shown."""
+    words = sentence(changes)
+    return f"{words[0].upper()}{words[1:]}. This is {NOT_TRAINED}."
 
 
 def parse(text: str) -> Change:

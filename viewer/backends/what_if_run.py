@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from viewer.backends.torch_tap import AttentionTap
-from viewer.backends.what_if import NOT_TRAINED, sentence
+from viewer.backends.what_if import note
 from viewer.backends.what_if_attention import AttentionChanges, Place, site_changes
 from viewer.backends.what_if_blocks import block_of, blocks_changed
 from viewer.errors import InputError
+
+__all__ = ["note", "noted", "run_changed"]
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
@@ -91,9 +93,3 @@ def noted(
         note = "; ".join(filter(None, (layer.note, f"what if: {'; '.join(words)}" if words else "")))
         found.append(replace(layer, note=note))
     return tuple(found)
-
-
-def note(changes: Sequence[Change]) -> str:
-    """Return the sentence that a changed record carries."""
-    words = sentence(changes)
-    return f"{words[0].upper()}{words[1:]}. This is {NOT_TRAINED}."

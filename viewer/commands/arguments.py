@@ -10,6 +10,7 @@ from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from viewer.backends.what_if import Change
     from viewer.state.requests import ImageSize
     from viewer.state.selection import Query
 
@@ -54,6 +55,16 @@ def positive(text: str) -> int:
     return count(text)
 
 
+def what_if(text: str) -> Change:
+    """Return a change of the model."""
+    from viewer.backends.what_if import parse
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
 def _short(text: str) -> str:
     """Quote what was typed, not all of it if it is endless."""
     return repr(text if len(text) <= 40 else f"{text[:40]}…")
@@ -73,6 +84,21 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise ArgumentTypeError(f"{_short(text)} is no number from 0 to 1")
     return value
+
+
+def y_measure(text: str) -> str:
+    """Return the name of a measure of heads."""
+    from viewer.state.axes import choices, is_known
+
+    if not is_known(text):
+        names = ", ".join(name for name, _ in choices())
+        raise ArgumentTypeError(f"{_short(text)} is no measure; there are {names}")
+    return text
+
+
+def x_measure(text: str) -> str:
+    """Return the name of a measure of heads, or "layer"."""
+    return text if text == "layer" else y_measure(text)
 
 
 def query(text: str) -> Query:

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from viewer import streams
 from viewer.attention.sweep import measure_record
 from viewer.backends.opening import open_model
+from viewer.backends.what_if_model import with_changes
 from viewer.commands.console import Notes, job, say
 from viewer.errors import Cancelled, ExportError, PatchreachError
 from viewer.export import provenance, tables
+from viewer.export.what_if_table import what_if_entry
 from viewer.export.writing import check_target, write_atomically
 from viewer.images.decode import open_image
+from viewer.state.what_if import compare
 
 if TYPE_CHECKING:
     from viewer.backends.model import Model
-    from viewer.state.display import Protocol
 
 
 class _Measured(NamedTuple):
@@ -48,7 +50,9 @@ def run(options: Namespace) -> int:
     with job() as opening:
         model = open_model(options.model, options.weights, options.image_size, options.device, opening)
     notes.say(model.notes)
-    found = [_measure(model, image, options.protocol, notes) for image in options.images]
+    if options.what_if:
+        with_changes(model, options.what_if)  # of no picture can it be had if it can't be had at all
+    found = [_measure(model, image, options, notes) for image in options.images]
     measured = [one for one in found if one is not None]
     if not measured:
         return 2
@@ -64,18 +68,22 @@ def _format(options: Namespace) -> tables.TableFormat:
     return options.format
 
 
-def _measure(model: Model, path: str, protocol: Protocol, notes: Notes) -> _Measured | None:
+def _measure(model: Model, path: str, options: Namespace, notes: Notes) -> _Measured | None:
     """Measure one picture; None if that can't be done, which is said on stderr."""
     try:
         image = open_image(path)
         with job() as work:
             record = model.attend(image, work)
             measures = measure_record(record, work.step)
+            result = (
+                compare(model, image, options.what_if, record, measures, work) if options.what_if else None
+            )
     except Cancelled:
         raise
     except PatchreachError as error:
         say(error if path in str(error) else f"{path}: {error}")
         return None
+    record = record if result is None else result.after
     doubts = (
         f"{path}: layer {layer.index} is not verified: {layer.verdict.reason}"
         for layer in record.layers
@@ -83,7 +91,11 @@ def _measure(model: Model, path: str, protocol: Protocol, notes: Notes) -> _Meas
     )
     notes.say((*(f"{path}: {note}" for note in image.notes), *record.notes, *doubts))
     # The record itself would hold the queries and keys of every picture in memory.
-    return _Measured(tables.entry(record, measures, protocol), provenance.of_record(record))
+    if result is None:
+        found = tables.entry(record, measures, options.protocol)
+    else:
+        found = what_if_entry(result, options.protocol)
+    return _Measured(found, provenance.of_record(record))
 
 
 def _write(measured: list[_Measured], format: tables.TableFormat, path: Path | None) -> None:

@@ -6,8 +6,10 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from viewer.attention.likeness import measure_likeness
 from viewer.attention.sweep import measure_record
 from viewer.backends.opening import open_model
+from viewer.backends.what_if_model import with_changes
 from viewer.commands.console import Notes, job
 from viewer.errors import ExportError
 from viewer.export.figure import format_of, save
@@ -15,6 +17,7 @@ from viewer.export.writing import check_target
 from viewer.images.decode import open_image
 from viewer.state.display import DisplayValue
 from viewer.state.documents import ImageDocument
+from viewer.state.likeness import keep
 from viewer.state.maps import mapped
 from viewer.state.requests import FigureRequest
 from viewer.state.scene import compose
@@ -39,14 +42,17 @@ def run(options: Namespace) -> int:
     image = open_image(options.image)
     with job() as work:
         model = open_model(options.model, options.weights, options.image_size, options.device, work)
+        model = with_changes(model, options.what_if) if options.what_if else model
         record = model.attend(image, work)
         selection = _selection(options, record)
         # The other figures need no pass over the whole attention.
-        measured = options.view in ("scatter", "all") or options.direction == "to"
+        measured = options.view in ("scatter", "likeness", "all") or options.direction == "to"
         measures = measure_record(record, work.step) if measured else None
         document = ImageDocument(0, image, "done" if measures else "measuring", record, measures)
         display = _display(options)
         document = mapped(document, model, display, work)
+        if options.view == "likeness":
+            keep(measures, measure_likeness(record, measures, work.step))
     notes.say((*image.notes, *model.notes, *record.notes))
     save(compose(document, selection, display), _request(options))
     return 0
@@ -72,6 +78,11 @@ def _display(options: Namespace) -> DisplayValue:
         map=options.map.replace("-", " "),
         rollout_fusion=options.fusion,
         start_layer=options.start_layer,
+        x_measure=options.x,
+        y_measure=options.y,
+        likeness=options.likeness,
+        likeness_of=options.between,
+        likeness_heads="fused" if isinstance(options.head, str) else "shown",
     )
 
 

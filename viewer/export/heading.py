@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from viewer.backends.what_if import note, parse
 from viewer.export.plain import plain
 from viewer.export.typesetting import shorten, text_width, wrap
-from viewer.state.words import PROTOCOLS, head_words, model_words, query_words, size_words
+from viewer.state.words import PROTOCOLS, head_words, model_words, query_words, size_words, titled
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
@@ -24,13 +25,15 @@ def title(scene: SceneValue, view: View) -> str:
     """Return what the figure shows."""
     if view == "scatter":
         return "" if scene.scatter is None else scene.scatter.title
+    if view == "likeness":
+        return "" if scene.likeness is None else scene.likeness.title
     if view == "heads":
         return "" if scene.heads is None else scene.heads.title
     if scene.overlay is None:
         return ""
     if scene.overlay.values is None and not scene.overlay.blank:
         # The window's title says what to do next, which is no title for a figure.
-        return scene.overlay.subject
+        return titled(_record(scene), scene.overlay.subject)
     return scene.overlay.title
 
 
@@ -40,6 +43,8 @@ def facts(scene: SceneValue, view: View) -> list[str]:
     provenance = record.provenance
     model = plain(model_words(provenance.model, provenance.weights))
     found = [model, plain(scene.document.image.name)]
+    if view == "likeness":
+        found[-1] += f" at {size_words(record.input_size)}"
     if view in ("heads", "scatter"):
         found[-1] += f" at {size_words(record.input_size)}"
         words = head_words(record, scene.selection.shown, scene.selection.fusion)
@@ -47,14 +52,20 @@ def facts(scene: SceneValue, view: View) -> list[str]:
     if view == "scatter" and scene.selection.query is not None:
         grid = None if record.one_grid else record.grid
         found.append(f"query: {query_words(scene.selection.query, brief=True, grid=grid)}")
-    if view in ("scatter", "all"):  # the others show no distance
+    dots = scene.scatter if view == "scatter" else None
+    # The others show no distance.
+    if view == "all" or (dots is not None and (dots.x_axis.by_protocol or dots.y_axis.by_protocol)):
         found.append(f"distances: {PROTOCOLS[scene.display.protocol]}")
     return found
 
 
 def warning(scene: SceneValue, view: View) -> str:
-    """Return which of the shown layers are not verified, and why; empty if all are."""
+    """Return what was changed in the model, and which of the shown layers are not verified and why.
+
+    Empty if the model is as it was opened, and all are verified.
+    """
     record = _record(scene)
+    changed = note(map(parse, record.what_if)) if record.what_if else ""
     layers = record.layers
     if view == "overlay" and scene.overlay is not None:
         layers = [record.layers[index] for index in scene.overlay.layers]
@@ -66,7 +77,8 @@ def warning(scene: SceneValue, view: View) -> str:
         said.append(f"{len(doubted) - 3} more layers")
     if record.output_unchanged is False:
         said.append("the model's output changed while it was watched")
-    return f"Not verified: {', '.join(said)}." if said else ""
+    doubts = f"Not verified: {', '.join(said)}." if said else ""
+    return " ".join(filter(None, (changed, doubts)))
 
 
 def _record(scene: SceneValue) -> AttentionRecord:

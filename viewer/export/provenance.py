@@ -61,6 +61,7 @@ def of_record(record: AttentionRecord) -> dict[str, Any]:
         },
         "image": {"name": file_name(found.image), "sha256": found.image_sha256},
         "preprocessing": found.preprocessing,
+        "what_if": list(record.what_if),
     }
 
 
@@ -91,6 +92,11 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "map": display.map,
             "rollout_fusion": display.rollout_fusion,
             "start_layer": display.start_layer,
+            "x_measure": display.x_measure,
+            "y_measure": display.y_measure,
+            "likeness": display.likeness,
+            "likeness_of": display.likeness_of,
+            "likeness_heads": display.likeness_heads,
         },
     }
 

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from viewer.backends.what_if import Change, parse
 from viewer.export.provenance import read_provenance
-from viewer.state.display import DisplayValue, MapKind, Protocol, RolloutFusion, Scale, Theme, Unit
+from viewer.state.axes import is_known
+from viewer.state.display import (
+    Centring,
+    DisplayValue,
+    Likened,
+    LikenedHeads,
+    MapKind,
+    Protocol,
+    RolloutFusion,
+    Scale,
+    Theme,
+    Unit,
+)
 from viewer.state.requests import ImageSize, ModelRequest, View
 from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
 
@@ -23,6 +38,9 @@ _CHOICES = {
     "direction": get_args(Direction),
     "map": get_args(MapKind),
     "rollout_fusion": get_args(RolloutFusion),
+    "likeness": get_args(Centring),
+    "likeness_of": get_args(Likened),
+    "likeness_heads": get_args(LikenedHeads),
 }
 
 
@@ -48,6 +66,8 @@ class Restored:
         Which view the figure shows.
     folder
         Where the figure lies.
+    what_if
+        What was changed in the model.
     """
 
     model: ModelRequest
@@ -58,6 +78,7 @@ class Restored:
     display: DisplayValue
     view: View
     folder: Path
+    what_if: tuple[Change, ...] = ()
 
 
 def restore(path: str | Path) -> Restored | None:
@@ -79,7 +100,15 @@ def restore(path: str | Path) -> Restored | None:
         display=_display(_section(facts, "display")),
         view=view if view in get_args(View) else "overlay",
         folder=Path(path).absolute().parent,
+        what_if=tuple(_changes(facts.get("what_if"))),
     )
+
+
+def _changes(raw: object) -> Iterator[Change]:
+    for text in raw if isinstance(raw, list) else ():
+        # One that a later version knows and this one does not is left out.
+        with contextlib.suppress(ValueError):
+            yield parse(str(text))
 
 
 def _selection(raw: dict[str, Any]) -> SelectionValue:
@@ -115,6 +144,9 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
     for switch in ("fade", "grid"):
         if isinstance(raw.get(switch), bool):
             found[switch] = raw[switch]
+    for axis in ("x_measure", "y_measure"):
+        if is_known(raw.get(axis), with_layer=axis == "x_measure"):
+            found[axis] = raw[axis]
     if isinstance(colormap, str) and _is_colormap(colormap):
         found["colormap"] = colormap
     return replace(default, **found)

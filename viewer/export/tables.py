@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from viewer.attention.uniform import uniform_layer_distance
+from viewer.backends.what_if import note, parse
 from viewer.errors import ExportError
 from viewer.export import provenance
 from viewer.export.plain import plain
@@ -42,6 +43,7 @@ class Column:
 COLUMNS = (
     Column("image", "string", "path or name of the picture"),
     Column("model", "string", "name or path of the model"),
+    Column("what_if", "string", "what was changed in the model while it ran; empty for the model as it is"),
     Column("backend", "string", "torch or onnx"),
     Column("device", "string", "where the model ran"),
     Column("input_height_px", "int64", "height of the model's input in pixels"),
@@ -144,6 +146,9 @@ def entry(record: AttentionRecord, measures: RecordMeasures, protocol: Protocol)
         # Where layers differ, each has its own.
         "uniform_distance_px": references.pop() if len(references) == 1 else None,
         "verified": record.verified,
+        "what_if": {"changes": list(record.what_if), "note": note(map(parse, record.what_if))}
+        if record.what_if
+        else None,
         "layers": layers,
     }
 
@@ -183,6 +188,7 @@ def rows(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for found in entries:
         common = {key: found[key] for key in ("image", "model", "backend", "device", "prefix_tokens")}
         common |= {key: found[key] for key in ("protocol", "verified")}
+        common["what_if"] = " ".join(found["what_if"]["changes"]) if found["what_if"] else ""
         common |= dict(zip(("input_height_px", "input_width_px"), found["input_size"], strict=True))
         for names, key in _PAIRS_OF_ALL:
             common |= dict(zip(names, found[key] or (None, None), strict=True))

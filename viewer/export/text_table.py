@@ -65,7 +65,19 @@ def _preface(found: dict[str, Any]) -> list[str]:
         f"{found['model']}, {found['backend']} on {found['device']}, input {height} x {width} px "
         f"(height x width), {_patches(found)}, {tokens}, {verified}",
         f"distances by protocol {protocol}; {reference}",
+        *_what_if(found["what_if"]),
     ]
+
+
+def _what_if(found: dict[str, Any] | None) -> Iterator[str]:
+    """Yield what was changed, and what that did to the final features and the classes."""
+    if found is None:
+        return
+    yield found["note"]
+    if "features_cosine" in found:
+        yield f"cosine of the final features before and after: {_digits(found['features_cosine'], 4)}"
+        for row in found["classes"]:
+            yield f"{row['class']}: {row['before']:.2%} before, {row['after']:.2%} after"
 
 
 def _patches(found: dict[str, Any]) -> str:

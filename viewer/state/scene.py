@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from psygnal import Signal
 
 from viewer.state.attended import attended
 from viewer.state.heads import heads
+from viewer.state.likeness import likeness
 from viewer.state.overlay import overlay
 from viewer.state.readout import readout
 from viewer.state.scatter import scatter
 from viewer.state.selection import fitted
+from viewer.state.words import titled
 
 if TYPE_CHECKING:
     from viewer.state.attended import Attended
     from viewer.state.display import Display, DisplayValue
     from viewer.state.documents import Documents, ImageDocument
     from viewer.state.heads import Heads
+    from viewer.state.likeness import Likeness
     from viewer.state.overlay import Overlay
     from viewer.state.scatter import Scatter
     from viewer.state.selection import Selection, SelectionValue
+    from viewer.state.what_if import WhatIf
+
+_View = TypeVar("_View", "Overlay", "Heads | None", "Scatter | None", "Likeness | None")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +41,7 @@ class SceneValue:
     overlay: Overlay | None = None
     heads: Heads | None = None
     scatter: Scatter | None = None
+    likeness: Likeness | None = None
     readout: str = ""
 
 
@@ -68,11 +75,17 @@ def compose(
         selection=selection,
         display=display,
         attended=found,
-        overlay=shown,
-        heads=heads(*parts),
-        scatter=scatter(*parts),
-        readout=readout(*parts, shown.words),
+        overlay=_titled(document, shown),
+        heads=_titled(document, heads(*parts)),
+        scatter=_titled(document, scatter(*parts)),
+        likeness=_titled(document, likeness(document, selection, display)),
+        readout=titled(document.record, readout(*parts, shown.words)),
     )
+
+
+def _titled(document: ImageDocument, view: _View) -> _View:
+    """Mark the title of a view that shows a changed model."""
+    return view if view is None else replace(view, title=titled(document.record, view.title))
 
 
 def _attended(
@@ -97,17 +110,21 @@ class Scene:
     """The observable moment. `changed` carries a `SceneValue` after every change of what it is made from.
 
     Attention of a query is computed again only when document, query or direction changed. A new record makes
-    the selection drop what it does not have.
+    the selection drop what it does not have. A what-if that has a result may have the changed model shown.
     """
 
     changed = Signal(object)
 
-    def __init__(self, documents: Documents, selection: Selection, display: Display) -> None:
-        self._documents = documents
+    def __init__(
+        self, documents: Documents, selection: Selection, display: Display, what_if: WhatIf | None = None
+    ) -> None:
+        self._documents, self._what_if = documents, what_if
         self._selection = selection
         self._display = display
         self._value = SceneValue()
         documents.current_changed.connect(self._take_document)
+        if what_if is not None:
+            what_if.changed.connect(self._compose)
         selection.changed.connect(self._compose)
         display.changed.connect(self._compose)
         self._take_document()
@@ -127,7 +144,8 @@ class Scene:
         self._compose()
 
     def _compose(self) -> None:
-        self._value = compose(
-            self._documents.current, self._selection.value, self._display.value, self._value
-        )
+        document = self._documents.current
+        if self._what_if is not None:
+            document = self._what_if.document(document)
+        self._value = compose(document, self._selection.value, self._display.value, self._value)
         self.changed.emit(self._value)

@@ -58,6 +58,11 @@ def token_words(name: str) -> str:
     return f"register {register[1]}" if register else _TOKENS.get(name, f"token {name}")
 
 
+def titled(record: AttentionRecord, title: str) -> str:
+    """Return a title, marked where the record is of a changed model: "What if · Layer 3, head 2"."""
+    return f"What if · {title}" if record.what_if else title
+
+
 def query_words(query: Query, brief: bool = False, grid: tuple[int, int] | None = None) -> str:
     """Return what a query is called: "patch (row 4, column 5)", in brief "patch (4, 5)".
 

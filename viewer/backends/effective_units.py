@@ -53,9 +53,8 @@ def units_of_blocks(layers: Iterable[AttentionLayer]) -> dict[str, FindUnit]:
 
     The residual stream behind the block is asked, at the patch in the middle of the layer's grid.
     """
-    return {
-        block_of(layer.name): partial(middle_token, layer.query_layout) for layer in layers if _asks(layer)
-    }
+    asked = [layer for layer in layers if layer.name and layer.query_layout.placed]
+    return {block_of(layer.name): partial(middle_token, layer.query_layout) for layer in asked}
 
 
 def block_of(name: str) -> str:

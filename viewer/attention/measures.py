@@ -83,6 +83,21 @@ def measure_named(name: str) -> Measure:
     raise LookupError(f"No measure is called {name!r}; there are {', '.join(m.name for m in MEASURES)}.")
 
 
+def quartiles(measure: Measure, found: LayerMeasures, protocol: Protocol) -> npt.NDArray[np.float64]:
+    """Return how a measure spreads over queries: float64 (heads, 3), first quartile, median, third.
+
+    Over the queries where it is defined; NaN where it is for none, or belongs to whole maps alone.
+    """
+    spread = np.full((len(found.entropy), 3), np.nan)
+    if measure.of_queries is None:
+        return spread
+    for head, values in enumerate(measure.of_queries(found, protocol)):
+        there = values[np.isfinite(values)]
+        if there.size:
+            spread[head] = np.quantile(there.astype(np.float64), (0.25, 0.5, 0.75))
+    return spread
+
+
 def _uniform_px(layer: AttentionLayer, protocol: Protocol) -> float:
     # It needs torch, which whoever only asks for names and words does not load.
     from viewer.attention.uniform import uniform_layer_distance

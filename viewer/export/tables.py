@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -17,27 +15,19 @@ from viewer.attention.uniform import uniform_layer_distance
 from viewer.backends.what_if import note, parse
 from viewer.errors import ExportError
 from viewer.export import provenance
+from viewer.export.head_columns import HEAD_COLUMNS, LAYER_COLUMNS, Column, of_head, of_layer
 from viewer.export.plain import plain
 from viewer.export.text_table import text_table
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
+    from viewer.attention.measured import LayerMeasures, RecordMeasures
     from viewer.attention.record import AttentionRecord
-    from viewer.attention.sweep import LayerMeasures, RecordMeasures
     from viewer.state.display import Protocol
 
 TableFormat = Literal["table", "csv", "json", "parquet"]
 TABLE_FORMATS: tuple[str, ...] = get_args(TableFormat)
 _SUFFIXES: dict[str, TableFormat] = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "table"}
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the CSV and Parquet tables: its name, Arrow type, and what it holds, with its unit."""
-
-    name: str
-    type: str
-    meaning: str
 
 
 COLUMNS = (
@@ -87,16 +77,12 @@ COLUMNS = (
     Column("query_width_px", "double", "width of a query's patch in input pixels"),
     Column("heads", "int64", "number of heads of the layer"),
     Column("head", "int64", "number of the head, from 0"),
-    Column("mean_distance_px", "double", "mean attention distance over patch queries, in input pixels"),
-    Column("mean_distance_patches", "double", "the same in patches of this layer's queries"),
-    Column("entropy_nats", "double", "mean row entropy over all keys, prefix keys included, in nats"),
-    Column("prefix_mass", "double", "mean attention on prefix keys and on padding, 0 to 1"),
-    Column(
-        "undefined_queries", "int64", "queries without any attention on patches; renormalized leaves them out"
-    ),
+    *HEAD_COLUMNS,
+    *LAYER_COLUMNS,
 )
 
 _PER_LAYER = ("name", "kind", "how", "note", "groups", "uniform_distance_px", "heads")
+_PER_LAYER += tuple(column.name for column in LAYER_COLUMNS)
 _PAIRS_OF_ALL = (
     (("grid_rows", "grid_columns"), "grid"),
     (("patch_height_px", "patch_width_px"), "patch_px"),
@@ -105,13 +91,6 @@ _PAIRS = (
     (("query_rows", "query_columns"), "grid"),
     (("key_rows", "key_columns"), "key_grid"),
     (("query_height_px", "query_width_px"), "patch_px"),
-)
-_PER_HEAD = (
-    "mean_distance_px",
-    "mean_distance_patches",
-    "entropy_nats",
-    "prefix_mass",
-    "undefined_queries",
 )
 
 
@@ -157,8 +136,6 @@ def _layer(layer: AttentionLayer, measured: LayerMeasures, protocol: Protocol) -
     queries, keys = layer.query_layout, layer.key_layout
     reference = uniform_layer_distance(layer, protocol)
     reference = reference[np.isfinite(reference)]
-    # Keys of which none has a place are no prefix tokens.
-    prefix_mass = _numbers(measured.mean_prefix_mass()) if keys.placed else [None] * layer.heads
     return {
         "name": plain(layer.name),
         "kind": layer.kind,
@@ -171,16 +148,8 @@ def _layer(layer: AttentionLayer, measured: LayerMeasures, protocol: Protocol) -
         "patch_px": list(queries.patch_px) if queries.placed else None,
         "uniform_distance_px": float(reference.mean()) if len(reference) else None,
         "heads": layer.heads,
-        "mean_distance_px": _numbers(measured.distance(protocol, "px")),
-        "mean_distance_patches": _numbers(measured.distance(protocol, "patches")),
-        "entropy_nats": _numbers(measured.mean_entropy()),
-        "prefix_mass": prefix_mass,
-        "undefined_queries": [int(count) for count in measured.undefined_rows()],
+        **of_layer(layer, measured, protocol),
     }
-
-
-def _numbers(values: Sequence[float]) -> list[float | None]:
-    return [float(value) if math.isfinite(value) else None for value in values]
 
 
 def rows(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -193,13 +162,12 @@ def rows(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for names, key in _PAIRS_OF_ALL:
             common |= dict(zip(names, found[key] or (None, None), strict=True))
         for index, layer in enumerate(found["layers"]):
-            of_layer = {"layer": index, "layer_verified": layer["verified"]}
-            of_layer |= {key: layer[key] for key in _PER_LAYER}
+            shared = common | {"layer": index, "layer_verified": layer["verified"]}
+            shared |= {key: layer[key] for key in _PER_LAYER}
             for names, key in _PAIRS:
-                of_layer |= dict(zip(names, layer[key] or (None, None), strict=True))
+                shared |= dict(zip(names, layer[key] or (None, None), strict=True))
             for head in range(layer["heads"]):
-                of_head = {"head": head, **{key: layer[key][head] for key in _PER_HEAD}}
-                row = common | of_layer | of_head
+                row = shared | {"head": head} | of_head(layer, head)
                 yield {column.name: row[column.name] for column in COLUMNS}
 
 

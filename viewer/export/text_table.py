@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-_HEADINGS = ("layer", "name", "kind", "head", "distance px", "patches", "entropy nats", "prefix mass", "")
+_HEADINGS = ("layer", "name", "kind", "head", "distance px", "patches", "entropy nats", "prefix mass")
+_HEADINGS += ("within 1 hop", "head kind", "")
 _OWN = ("uniform px", "queries", "keys")  # after them where layers differ in what they can reach
-_WORDS = {"name", "kind", ""}  # columns that are set to the left
+_WORDS = {"name", "kind", "head kind", ""}  # columns that are set to the left
 
 
 def text_table(found: dict[str, Any]) -> str:
@@ -46,6 +47,8 @@ def _lines(found: dict[str, Any], own: bool) -> Iterator[tuple[str, ...]]:
                 _digits(layer["mean_distance_patches"][head], 3),
                 _digits(layer["entropy_nats"][head], 4),
                 _digits(layer["prefix_mass"][head], 4),
+                _digits(layer["local_1"][head], 4),
+                layer["head_kind"][head],
                 *of_layer,
                 "" if layer["verified"] else "not verified",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -16,10 +16,11 @@ from torch import Tensor
 from viewer.backends.onnx_arrangement import Arrangement, Stage, arrange, stacked_places
 from viewer.backends.onnx_found import Found, OnnxProgram, Operand
 from viewer.backends.onnx_graph import Graph
-from viewer.backends.onnx_moves import CONTROLS, follow
+from viewer.backends.onnx_moves import CONTROLS
 from viewer.backends.onnx_places import NO_LABEL, first_picture, picture
 from viewer.backends.onnx_rules import unplaced
 from viewer.backends.onnx_streams import StreamTensor
+from viewer.backends.onnx_walk import follow
 from viewer.backends.position_call import Lost
 from viewer.backends.position_math import mean_place, shrink
 from viewer.backends.positions import CHANNELS, STAND_INS
@@ -116,8 +117,9 @@ def plan_attention(
     size = _size(shapes[program.image], picture_layout)
     places = follow(traced_nodes(graph, found), known, shapes, control, hand_on, size)
     arrangements = [Lost(match.unclear) if match.unclear else arrange(match, shapes) for match in found]
+    sides: dict[Hashable, Tensor | Lost] = {}
     located = [
-        replace(_located(match, arranged, places), stream=_stream(stream, places, shapes))
+        replace(_located(match, arranged, places, sides), stream=_stream(stream, places, shapes))
         for match, arranged, stream in zip(found, arrangements, program.streams, strict=True)
     ]
     trace = _Trace(size, _names(graph, labels, located))
@@ -165,12 +167,17 @@ def _size(shape: tuple[int, ...], picture_layout: str) -> tuple[int, int]:
     return (shape[2], shape[3]) if picture_layout == "NCHW" else (shape[1], shape[2])
 
 
-def _located(found: Found, arranged: Arrangement | Lost, places: Mapping[str, Tensor | Lost]) -> _Located:
-    """Say where the tokens of an attention sit."""
+def _located(
+    found: Found,
+    arranged: Arrangement | Lost,
+    places: Mapping[str, Tensor | Lost],
+    known: dict[Hashable, Tensor | Lost],
+) -> _Located:
+    """Say where the tokens of an attention sit; `known` has sides that were seen before."""
     if isinstance(arranged, Lost):
         return _Located(found.name, found.note, _Counts(1, 0, 0), (arranged,) * 3)
     sides = [
-        _tokens(operand, places.get(operand.tensor, _UNKNOWN), stage)
+        _known_tokens(operand, places.get(operand.tensor, _UNKNOWN), stage, known)
         for operand, stage in (
             (found.queries, arranged.product),
             (found.keys, arranged.product),
@@ -210,9 +217,14 @@ _UNKNOWN = Lost("the tensor is not followed")
 _AGREEMENT = 0.5
 
 
-_UNKNOWN = Lost("the tensor is not followed")
-# Channels of a token, of all heads, must sit at the same place to within this many pixels.
-_AGREEMENT = 0.5
+def _known_tokens(
+    operand: Operand, places: Tensor | Lost, at: Stage, known: dict[Hashable, Tensor | Lost]
+) -> Tensor | Lost:
+    """Return what `_tokens` does, the same object for the same places."""
+    key = (id(places), operand.axes, at.lead, at.order.tobytes())
+    if key not in known:
+        known[key] = _tokens(operand, places, at)
+    return known[key]
 
 
 def _tokens(operand: Operand, places: Tensor | Lost, at: Stage) -> Tensor | Lost:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
-import numpy.typing as npt
-import onnx
 from torch import Tensor
 
 from viewer.backends import onnx_rules as rules
 from viewer.backends import onnx_sliding as sliding
-from viewer.backends.onnx_places import UnknownPlace, has_place
+from viewer.backends.onnx_places import NO_LABEL, UnknownPlace, has_place
 from viewer.backends.onnx_rules import Rule, Setting, unplaced
-from viewer.backends.position_call import Lost
 
 _REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare")
 CONTROLS = {
@@ -106,100 +100,42 @@ def move(at: Setting) -> tuple[Tensor, ...]:
     return moved + tuple(unplaced(shape) for shape in at.shapes[len(moved) :])
 
 
-_KEEP_LABELS = frozenset(
-    (
-        *(rules.reshape, rules.transpose, rules.expand, rules.concat, rules.split, rules.cut, rules.gather),
-        *(rules.tile, rules.elementwise, rules.keep, rules.product, rules.skip),
+FROM_PLACED = frozenset(
+    op
+    for op, rule in _RULES.items()
+    if rule
+    in (
+        *(sliding.window, sliding.integer_window, rules.product, rules.integer_product, rules.einsum),
+        *(rules.elementwise, rules.integer_sum, rules.skip, rules.attention),
     )
 )
+"""Operators whose results have the places of operands that have some; others but the first count by shape."""
+_ONE_OPERAND = frozenset(
+    (
+        rules.reshape,
+        rules.transpose,
+        rules.expand,
+        rules.split,
+        rules.cut,
+        rules.gather,
+        rules.tile,
+        rules.keep,
+    )
+)
+_KEEP_LABELS = _ONE_OPERAND | {rules.concat, rules.elementwise, rules.product, rules.skip}
 
 
 def _without_place(at: Setting) -> tuple[Tensor, ...]:
     """Return that nothing has a place, with the label of the parameter it stems from where it has one."""
     rule = _RULES.get(at.node.op_type)
+    moved: Tensor | tuple[Tensor, ...] = ()
+    if rule in _ONE_OPERAND and at.places[0] is not None and not any(at.places[0].stride()):
+        label = float(at.places[0].imag.flatten()[0]) if at.places[0].numel() else NO_LABEL
+        return tuple(unplaced(shape, label) for shape in at.shapes)
     if rule in _KEEP_LABELS:
         try:
             moved = rule(at)
         except (ValueError, TypeError, IndexError, RuntimeError):
             moved = ()
-        moved = moved if isinstance(moved, tuple) else (moved,)
-        return moved + tuple(unplaced(shape) for shape in at.shapes[len(moved) :])
-    return tuple(unplaced(shape) for shape in at.shapes)
-
-
-def follow(
-    nodes: Sequence[onnx.NodeProto],
-    known: Mapping[str, Tensor],
-    shapes: Mapping[str, tuple[int, ...]],
-    control: Callable[[str], npt.NDArray[np.int64] | None],
-    hand_on: Mapping[str, str],
-    size: tuple[int, int],
-) -> dict[str, Tensor | Lost]:
-    """Move places through nodes in graph order.
-
-    Parameters
-    ----------
-    nodes
-        What to go through.
-    known
-        Places of the picture and of parameters.
-    shapes
-        Of every tensor, from a real run.
-    control
-        Values of small integer tensors by name.
-    hand_on
-        By output of an attention: its queries, whose lack of a place the output shares.
-    size
-        Height and width of the picture.
-
-    Returns
-    -------
-    dict
-        Places of every tensor; where an operator could not be followed, the reason, also for all that
-        is made of its outputs.
-    """
-    places: dict[str, Tensor | Lost] = dict(known)
-    ages: dict[str, int] = {}
-    for node in nodes:
-        names = [name for name in node.output if name]
-        inputs = [places.get(name) if name else None for name in node.input]
-        moving = [one for at, one in enumerate(inputs) if at not in CONTROLS.get(node.op_type, ())]
-        lost = next((one for one in moving if isinstance(one, Lost)), None)
-        if lost is None:
-            lost = _follow_node(node, names, inputs, places, shapes, control, hand_on, size, ages)
-        if lost is not None:
-            places.update(dict.fromkeys(names, lost))
-        ages.update(dict.fromkeys(names, len(ages) + 1))
-    return places
-
-
-def _follow_node(
-    node: onnx.NodeProto,
-    names: Sequence[str],
-    inputs: Sequence[Tensor | Lost | None],
-    places: dict[str, Tensor | Lost],
-    shapes: Mapping[str, tuple[int, ...]],
-    control: Callable[[str], npt.NDArray[np.int64] | None],
-    hand_on: Mapping[str, str],
-    size: tuple[int, int],
-    ages: Mapping[str, int],
-) -> Lost | None:
-    """Add the places of a node's outputs; return why not where they are not known."""
-    queries = places.get(hand_on.get(names[0], "")) if names else None
-    if isinstance(queries, Tensor) and not has_place(queries):
-        # What gathers from everywhere sits nowhere itself.
-        places.update((name, unplaced(shapes[name], float(queries.imag.flatten()[0]))) for name in names)
-        return None
-    setting = Setting(
-        node=node,
-        places=[None if isinstance(one, Lost) else one for one in inputs],
-        shapes=[shapes[name] for name in names],
-        control=lambda at: control(node.input[at]) if node.input[at] else None,
-        size=size,
-        ages=[ages.get(name, 0) for name in node.input],
-    )
-    try:
-        places.update(zip(names, move(setting), strict=False))
-    except UnknownPlace as error:
-        return Lost(f"the operator {node.name or names[0]!r} {error}")
-    return None
+    moved = moved if isinstance(moved, tuple) else (moved,)
+    return moved + tuple(unplaced(shape) for shape in at.shapes[len(moved) :])

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from viewer.attention.query import one_thread
 from viewer.backends.model import Job
 from viewer.backends.onnx_arrangement import Arrangement, needed_shapes
 from viewer.backends.onnx_found import OnnxProgram
@@ -48,7 +49,8 @@ def find_plan(
         If the place of no operation's tokens can be found.
     """
     shapes, indices = _probe(program, feeds, job)
-    return plan_attention(program, layout, shapes, indices)
+    with one_thread():  # what is computed here waits longer for helper threads than it takes
+        return plan_attention(program, layout, shapes, indices)
 
 
 def _probe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import floor
 
 import torch
@@ -16,11 +17,18 @@ BELOW = 1e5
 """The pictures of a batch lie this many pixels below one another, so that no two share a place."""
 # Corners of cells are further apart than their sides, and the outermost cells are counted half.
 _NEIGHBOURS = 1.5
+# Steps that differ by no more than this many pixels are float noise.
+_EVEN = 1e-3
 
 
 def unplaced(shape: Sequence[int], label: int = 0) -> Tensor:
     """Return a companion without a place anywhere, of elements that stem from parameter number `label`."""
-    return torch.complex(torch.tensor(torch.nan), torch.tensor(float(label))).expand(tuple(shape))
+    return _unplaced(tuple(shape), float(label))
+
+
+@lru_cache(maxsize=1024)
+def _unplaced(shape: tuple[int, ...], label: float) -> Tensor:
+    return torch.complex(torch.tensor(torch.nan), torch.tensor(label)).expand(shape)
 
 
 def shrink(companion: Tensor, dims: Sequence[int] | None = None) -> Tensor:
@@ -214,9 +222,31 @@ def slide(
         if stride == 1:
             return companion
         return companion.index_select(dim, torch.arange(0, companion.shape[dim], stride))
+    reach = (kernel - 1) * dilation + 1
+    step = _even_step(companion, dim)
+    if step is not None:
+        count = (companion.shape[dim] + 2 * padding + extra - reach) // stride + 1
+        middles = torch.arange(count) * stride + ((reach - 1) / 2 - padding)
+        return companion.narrow(dim, 0, 1) + _along(middles, companion, dim) * step
     companion = run_on(companion, dim, padding, padding + extra)
-    windows = companion.unfold(dim, (kernel - 1) * dilation + 1, stride)[..., ::dilation]
+    windows = companion.unfold(dim, reach, stride)[..., ::dilation]
     return mean_place(windows, (-1,), keepdim=False)
+
+
+def _even_step(companion: Tensor, dim: int) -> Tensor | None:
+    """Return how places go on along a dimension, None where unevenly or where one is missing."""
+    count = companion.shape[dim]
+    if count < 2:
+        return None
+    steps = companion.narrow(dim, 1, count - 1) - companion.narrow(dim, 0, count - 1)
+    step = steps.narrow(dim, 0, 1)
+    # What is missing compares as false.
+    return step if bool(((steps - step).abs() < _EVEN).all()) else None
+
+
+def _along(values: Tensor, companion: Tensor, dim: int) -> Tensor:
+    """Return values as they lie along a dimension of a companion."""
+    return values.view(-1, *[1] * (companion.ndim - 1 - dim % companion.ndim))
 
 
 def run_on(companion: Tensor, dim: int, before: int, after: int) -> Tensor:
@@ -264,6 +294,5 @@ def resample(companion: Tensor, dim: int, sources: Sequence[float]) -> Tensor:
     behind = max(0, max(below) + 2 - companion.shape[dim])
     lines = run_on(companion, dim, ahead, behind)
     low, high = (lines.index_select(dim, torch.tensor(below) + ahead + further) for further in (0, 1))
-    share = torch.tensor(sources) - torch.tensor(below)
-    share = share.view(-1, *[1] * (companion.ndim - 1 - dim % companion.ndim))
+    share = _along(torch.tensor(sources) - torch.tensor(below), companion, dim)
     return compact(torch.where(share > 0, low + _slope(low, high) * share, low))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -296,13 +299,26 @@ _RULES: dict[str, Rule] = {
 }
 
 
-def sends(rule: Rule | None) -> bool:
-    """Return whether a rule moves elements to where its indices say."""
-    return rule in (move, put)
+class Ruled(NamedTuple):
+    """How an operation is followed.
+
+    Attributes
+    ----------
+    rule
+        None where there is none.
+    sends
+        Whether it moves elements to where its indices say.
+    reads_more
+        Whether it looks at more than shapes, whole numbers and companions.
+    """
+
+    rule: Rule | None
+    sends: bool
+    reads_more: bool
 
 
-def rule_for(name: str, func: torch._ops.OpOverload) -> Rule | None:
-    """Return the rule for an operation, None where there is none."""
-    if name in _RULES:
-        return _RULES[name]
-    return pointwise if torch.Tag.pointwise in func.tags else None
+@lru_cache(maxsize=4096)
+def rule_for(name: str, func: torch._ops.OpOverload) -> Ruled:
+    """Return the rule for an operation, and what it asks for."""
+    rule = _RULES.get(name, pointwise if torch.Tag.pointwise in func.tags else None)
+    return Ruled(rule, rule in (move, put), rule in (order, strided, put, sliding.upsample))

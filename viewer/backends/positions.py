@@ -9,17 +9,18 @@ Companions are never written to, and repeat along a dimension with stride 0 wher
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from viewer.backends import position_rules
-from viewer.backends.position_call import Call, Lost, stopped
+from viewer.backends.position_call import Call, Companions, Lost, Rule, stopped
 from viewer.backends.position_math import MEAN_LABEL, PADDING_LABEL, compact, mean_place, shrink, unplaced
+from viewer.backends.position_memory import Remembered
 from viewer.backends.position_rules import laid_out
-from viewer.backends.torch_ops import tensors_in
+from viewer.backends.tensor_map import TensorMap
+from viewer.backends.torch_ops import all_tensors, tensors_in, writes
 
 # Tokens of different heads or channels must sit at the same place to within this many pixels.
 _AGREEMENT = 0.5
@@ -53,58 +54,94 @@ class PositionTrace:
     """
 
     def __init__(self, picture: Tensor, parameters: Iterable[tuple[str, Tensor]]) -> None:
-        self._companions: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._labels: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._ages: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._companions: TensorMap[Tensor | Lost] = TensorMap()
+        self._labels: TensorMap[int] = TensorMap()
+        # By number, which holds as long as a tensor has a companion.
+        self._ages: dict[int, int] = {}
         self._clock = itertools.count(1)
-        self._names = [""]
         self.depends = False
-        self._made: WeakIdKeyDictionary = WeakIdKeyDictionary()  # by Python during the pass
-        for name, parameter in parameters:
-            self._labels[parameter] = len(self._names)
-            self._names.append(name)
+        self._made: TensorMap[bool] = TensorMap()  # by Python during the pass
+        self._known = Remembered()
+        # With the companions, whose numbers tell them apart only while they live.
+        self._tokens: dict[tuple[int, ...], tuple[Tensor | Lost, Tensor | None]] = {}
+        self._parameters = [("", None), *parameters]
+        # By number, too: above they are kept alive.
+        self._learned = {id(tensor): at for at, (_, tensor) in enumerate(self._parameters) if at}
         height, width = self.size = picture.shape[-2:]
         y, x = torch.arange(height) + 0.5, torch.arange(width) + 0.5
         self._companions[picture] = torch.complex(*torch.meshgrid(y, x, indexing="ij")).expand(picture.shape)
 
     def follow(
-        self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object
+        self,
+        name: str,
+        func: torch._ops.OpOverload,
+        args: tuple,
+        kwargs: dict,
+        result: object,
+        shape: Hashable,
     ) -> None:
-        """Find the companions of an operation's results."""
-        inputs = list(tensors_in((*args, *kwargs.values())))
-        outputs = list(tensors_in(result))
+        """Find the companions of an operation's results; `shape` is the `call_shape` of its arguments."""
+        inputs = all_tensors((*args, *kwargs.values()) if kwargs else args)
+        outputs = [result] if isinstance(result, Tensor) else list(tensors_in(result))
         if name == "lift_fresh":
             self._made.update((output, True) for output in outputs)
-        known = [self._companions[tensor] for tensor in inputs if tensor in self._companions]
-        if not known:
+        known = [self._companions.get(tensor) for tensor in inputs]
+        if not any(companion is not None for companion in known):
             self._hand_on_label(name, inputs, outputs)
             return
-        lost = next((companion for companion in known if isinstance(companion, Lost)), None)
-        if lost is None:
-            rule = position_rules.rule_for(name, func)
-            self.depends |= (
-                name == "_local_scalar_dense"
-                or rule is position_rules.order
-                or (position_rules.sends(rule) and self._sends(tensors_in((*args[1:], *kwargs.values()))))
-            )
-            if rule is None:
-                lost = stopped(name)
-            else:
-                found = rule(
-                    Call(func, args, kwargs, outputs, self._companion, self._label, self._age, self.size)
-                )
-        for output, companion in zip(outputs, found if lost is None else [lost] * len(outputs), strict=False):
-            self._set(output, companion)
-        if func._schema.is_mutable:
+        found = next((companion for companion in known if isinstance(companion, Lost)), None)
+        if found is None:
+            call = Call(func, args, kwargs, outputs, self._companion, self._label, self._age, self.size)
+            found = self._found(name, call, shape, inputs, known)
+        self._take(outputs, [found] * len(outputs) if isinstance(found, Lost) else found)
+        if writes(func):
             for output in outputs:
                 self._write_through(output)
+
+    def _found(
+        self, name: str, call: Call, shape: Hashable, inputs: list[Tensor], known: list[Tensor | None]
+    ) -> Companions | Lost:
+        """Find the companions of the results of an operation; those of its inputs are known."""
+        rule, sends, reads_more = position_rules.rule_for(name, call.func)
+        sends = sends and len(inputs) > 1
+        if name == "_local_scalar_dense" or rule is position_rules.order:
+            self.depends = True
+        elif sends:
+            self.depends |= self._sends(inputs[1:])
+        if rule is None:
+            return stopped(name)
+        key = None
+        if not sends and not reads_more:
+            key = (id(call.func), shape, *self._marks(rule, inputs, known))
+            found = self._known.get(key)
+            if found is not None:
+                return found
+        found = [self._known.same(companion) for companion in rule(call)]
+        if key is not None:
+            self._known.add(key, known, found)
+        return found
+
+    def _marks(self, rule: Rule, inputs: list[Tensor], known: list[Tensor | None]) -> list[int]:
+        """Return numbers that tell apart what a rule may ask of the inputs of an operation."""
+        marks = [id(companion) for companion in known]
+        if rule is position_rules.join:
+            marks += [self._label(tensor) for tensor in inputs]
+        elif rule is position_rules.pointwise and len(inputs) > 1:
+            ages = [self._age(tensor) for tensor in inputs]
+            marks += sorted(range(len(ages)), key=ages.__getitem__)
+        return marks
+
+    def _take(self, outputs: list[Tensor], found: Companions) -> None:
+        for output, companion in zip(outputs, found, strict=False):
+            self._set(output, companion)
 
     def _set(self, tensor: Tensor, companion: Tensor | Lost | None) -> None:
         if companion is None:
             self._companions.pop(tensor, None)
         else:
+            if tensor not in self._companions:
+                self._ages[id(tensor)] = next(self._clock)
             self._companions[tensor] = companion
-            self._ages.setdefault(tensor, next(self._clock))
 
     def _write_through(self, written: Tensor) -> None:
         """Tell the tensors that share memory with one that was written to."""
@@ -147,21 +184,13 @@ class PositionTrace:
         """
         lead = tensor.shape[:-2].numel()
         companion = self._companion(tensor)
-        if companion is None:
-            return unplaced((lead, tensor.shape[dim]), self._label(tensor))
         if isinstance(companion, Lost):
             return companion
-        companion = companion if dim == -2 else companion.mT
-        shape = companion.shape
-        few = shrink(companion)
-        places = mean_place(few, (-1,), keepdim=True)
-        if few.shape[-1] > 1 and _differ(few, places):
-            if _differ(few, mean_place(few, (-2,), keepdim=True)):
-                return Lost("the channels of one token look at different places")
-            return CHANNELS
-        if places.shape[:-2].numel() == 1:
-            return places.reshape(1, -1).expand(lead, shape[-2])
-        return places[..., 0].expand(shape[:-1]).reshape(lead, shape[-2])
+        key = (lead, tensor.shape[dim], self._label(tensor)) if companion is None else (id(companion), dim)
+        if key not in self._tokens:
+            places = unplaced(key[:2], key[2]) if companion is None else _token_places(companion, lead, dim)
+            self._tokens[key] = places, companion
+        return self._tokens[key][0]
 
     def follows(self, tensor: Tensor | None) -> bool:
         """Return whether a tensor stems from the picture, whether or not its places are still known."""
@@ -177,7 +206,7 @@ class PositionTrace:
 
     def parameter_name(self, label: int) -> str:
         """Return the name of the parameter that a token without a place stems from; may be empty."""
-        return STAND_INS[label] if label in STAND_INS else self._names[label]
+        return STAND_INS[label] if label in STAND_INS else self._parameters[label][0]
 
     def _full(self, tensor: Tensor) -> Tensor:
         companion = self._companions.get(tensor)
@@ -187,18 +216,33 @@ class PositionTrace:
         return self._companions.get(tensor)
 
     def _age(self, tensor: Tensor) -> int:
-        return self._ages.get(tensor, 0)
+        return self._ages.get(id(tensor), 0) if tensor in self._companions else 0
 
     def _label(self, tensor: Tensor) -> int:
-        return self._labels.get(tensor, 0)
+        return self._learned.get(id(tensor)) or self._labels.get(tensor, 0)
 
     def _hand_on_label(self, name: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Call what is made of parameters alone after the first; a projection has its bias before it."""
         candidates = inputs[1:] if name in ("addmm", "baddbmm") else inputs
-        label = next((self._labels[tensor] for tensor in candidates if tensor in self._labels), 0)
+        label = next(filter(None, map(self._label, candidates)), 0)
         if label:
             for output in outputs:
                 self._labels[output] = label
+
+
+def _token_places(companion: Tensor, lead: int, dim: int) -> Tensor | Lost:
+    """Return where tokens sit, (lead, tokens), whose channels have these places."""
+    companion = companion if dim == -2 else companion.mT
+    shape = companion.shape
+    few = shrink(companion)
+    places = mean_place(few, (-1,), keepdim=True)
+    if few.shape[-1] > 1 and _differ(few, places):
+        if _differ(few, mean_place(few, (-2,), keepdim=True)):
+            return Lost("the channels of one token look at different places")
+        return CHANNELS
+    if places.shape[:-2].numel() == 1:
+        return places.reshape(1, -1).expand(lead, shape[-2])
+    return places[..., 0].expand(shape[:-1]).reshape(lead, shape[-2])
 
 
 def _part(whole: Tensor, root: Tensor, view: Tensor) -> Tensor:

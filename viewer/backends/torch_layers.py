@@ -128,7 +128,7 @@ def plan_layers(model: str, tapped: Sequence[Tapped], trace: PositionTrace) -> P
     """
     modules = _distinct([found.module or f"attention {index}" for index, found in enumerate(tapped)])
     layouts = _Layouts(trace)
-    plans = [_plan(module, found, layouts) for module, found in zip(modules, tapped, strict=True)]
+    plans = _plans(modules, tapped, layouts)
     left_out = {
         module: plan.reason for module, plan in zip(modules, plans, strict=True) if isinstance(plan, Lost)
     }
@@ -151,6 +151,19 @@ def _left_out(reasons: dict[str, str]) -> Iterator[str]:
         modules = [module for module, why in reasons.items() if why == reason]
         more = f" and {len(modules) - 1} more are" if len(modules) > 1 else " is"
         yield f"The attention of {modules[0]}{more} left out: {reason}."
+
+
+def _plans(modules: Sequence[str], tapped: Sequence[Tapped], layouts: _Layouts) -> list[LayerPlan | Lost]:
+    """Plan each layer, those with the same places once."""
+    known: dict[tuple, LayerPlan | Lost] = {}
+    plans: list[LayerPlan | Lost] = []
+    for module, found in zip(modules, tapped, strict=True):
+        key = (*map(id, found.places), found.scores.heads, found.scores.queries, found.scores.keys, found.note)
+        if key not in known:
+            known[key] = _plan(module, found, layouts)
+        plan = known[key]
+        plans.append(replace(plan, module=module) if isinstance(plan, LayerPlan) else plan)
+    return plans
 
 
 def _plan(module: str, found: Tapped, layouts: _Layouts) -> LayerPlan | Lost:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
-from viewer.backends.torch_ops import tensors_in
+from viewer.backends.tensor_map import TensorMap
+from viewer.backends.torch_ops import all_tensors, tensors_in
 from viewer.backends.torch_origin import VIEWS
 
 # What leaves an output or a map the attention's own, but for a factor or some of its heads.
@@ -36,7 +36,7 @@ class Mixes:
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
-        self._what: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._what: TensorMap[str] = TensorMap()
 
     def watch(self, tensor: Tensor, what: str) -> None:
         """Follow a tensor; `what` names its kind: "weights" or "outputs"."""
@@ -44,9 +44,9 @@ class Mixes:
 
     def follow(self, name: str, args: tuple, result: object, module: str) -> None:
         """See what an operation makes of the tensors that are followed."""
-        if name not in _PARTS and name not in SUMS:
+        if not self._what or (name not in _PARTS and name not in SUMS):
             return
-        known = {id(tensor): tensor for tensor in tensors_in(args) if tensor in self._what}
+        known = {id(tensor): tensor for tensor in all_tensors(args) if tensor in self._what}
         if not known:
             return
         what = self._what[next(iter(known.values()))]

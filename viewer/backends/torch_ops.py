@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 # Attention as one operation, on every kind of device. Each takes query, key and value first and returns
 # the output, alone or first of a tuple.
@@ -70,20 +69,15 @@ def call_shape(arguments: Iterable[object]) -> tuple:
     return tuple(found)
 
 
-class Marked(WeakIdKeyDictionary):
-    """What is known of some tensors, which soon says of all others that nothing is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Numbers of tensors, also of some that are gone; so only what is not here is sure.
-        self._ever: set[int] = set()
-
-    def __setitem__(self, tensor: Tensor, value: object) -> None:
-        self._ever.add(id(tensor))
-        super().__setitem__(tensor, value)
-
-    def __contains__(self, tensor: object) -> bool:
-        return id(tensor) in self._ever and super().__contains__(tensor)
+def all_tensors(values: Iterable[object]) -> list[Tensor]:
+    """Return what `tensors_in` yields, sooner."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)) and value and type(value[0]) is not int:
+            found.extend(all_tensors(value))
+    return found
 
 
 def tensors_in(values: object) -> Iterator[Tensor]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
     from viewer.backends.torch_sizes import SizedModels
     from viewer.backends.what_if import Change
+
+_Seen = TypeVar("_Seen")
 
 # Largest difference between tapped and untapped output, relative to the largest output: none is expected,
 # but some accelerators add in another order each time.
@@ -120,6 +122,48 @@ class TorchRunner:
                 self._fall_back(error)
                 return self._run(picture, job, changes)
 
+    def watched(
+        self, picture: Tensor, job: Job, look: Callable[[nn.Module, Tensor, Planned], _Seen]
+    ) -> _Seen:
+        """Hand the model to a function that runs it in its own way; no other pass runs meanwhile.
+
+        Parameters
+        ----------
+        picture
+            float32 (1, 3, H, W).
+        job
+            Told of progress; cancels.
+        look
+            Gets the module at the picture's size, the picture as it takes it, and what is known of its layers.
+
+        Raises
+        ------
+        InputError, NoAttentionError, LayoutError, Cancelled
+            As `run`.
+        """
+        with self._lock:
+            try:
+                return self._watched(picture, job, look)
+            except RuntimeError as error:
+                self._fall_back(error)
+                return self._watched(picture, job, look)
+
+    def _watched(
+        self, picture: Tensor, job: Job, look: Callable[[nn.Module, Tensor, Planned], _Seen]
+    ) -> _Seen:
+        size = (picture.shape[-2], picture.shape[-1])
+        if size not in self._plans:
+            self._run(picture, job, ())
+        if size not in self._plans:
+            raise InputError(f"{self.name} gives numbers that are not finite for this picture.")
+        module = self.sizes.at(size)
+        with torch.inference_mode(False), fast_path_off():
+            return look(
+                module,
+                picture.to(self.device, next(module.parameters()).dtype),
+                self._plans[size].planned,
+            )
+
     def _fall_back(self, error: RuntimeError) -> None:
         """Move to the CPU if the device ran out of memory; raise the error again if it is another one."""
         text = str(error).lower()
@@ -150,7 +194,8 @@ class TorchRunner:
                 return self._first(model, picture, size, job)
             plan = self._plans[size]
             if plan.depends:
-                tap, planned, output, _ = self._traced(model, picture, job)
+                with ModuleNames(model) as names:
+                    tap, planned, output, _ = self._traced(model, picture, job, names)
                 return _run(planned, tap, output, plan.unchanged, plan.notes)
             expected = len(plan.planned.layers)
             tap = AttentionTap(
@@ -167,9 +212,10 @@ class TorchRunner:
 
     def _first(self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job) -> Run:
         """Run untapped, then tapped and traced, and remember what that showed."""
-        with ModuleNames(model, lambda: job.step(f"Running {self.name} untapped")):
+        with ModuleNames(model, lambda: job.step(f"Running {self.name} untapped")) as names:
             plain = _tensor(model(picture))
-        tap, planned, output, depends = self._traced(model, picture, job)
+            names.on_enter = None
+            tap, planned, output, depends = self._traced(model, picture, job, names)
         notes = (*planned.notes, *(f"Left out: {sentence}" for sentence in tap.other))
         run = _run(planned, tap, output, same_output(plain, output, _SAME_OUTPUT), notes)
         # Numbers that are not finite compare equal whatever was done, so the next picture is compared again.
@@ -203,19 +249,16 @@ class TorchRunner:
         return replace(run, layers=noted(run.layers, changes, model))
 
     def _traced(
-        self, model: nn.Module, picture: Tensor, job: Job
+        self, model: nn.Module, picture: Tensor, job: Job, names: ModuleNames
     ) -> tuple[AttentionTap, Planned, Tensor, bool]:
         """Run tapped and traced; return the tap, the layers, the output, and `PositionTrace.depends`."""
         trace = PositionTrace(picture, chain(model.named_parameters(), model.named_buffers()))
-        with (
-            ModuleNames(model) as names,
-            AttentionTap(
-                names,
-                trace,
-                lambda found: job.step(f"Tracing {self.name}, layer {found}"),
-                Streams(trace),
-            ) as tap,
-        ):
+        with AttentionTap(
+            names,
+            trace,
+            lambda found: job.step(f"Tracing {self.name}, layer {found}"),
+            Streams(trace),
+        ) as tap:
             output = _tensor(model(picture))
         unmet = [
             f"{module or 'an attention'} changes its weights between softmax and values"

@@ -18,12 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends import torch_origin
+from viewer.backends.tensor_map import TensorMap
 from viewer.backends.torch_fastpath import UNPACKED
 from viewer.backends.torch_mixes import Mixes
 from viewer.backends.torch_ops import (
     FUSED,
     SOFTMAX,
-    Marked,
+    all_tensors,
     call_shape,
     named_arguments,
     op_name,
@@ -127,8 +128,8 @@ class AttentionTap(TorchDispatchMode):
         self._trace = trace
         self._on_layer = on_layer
         self._streams = streams
-        self._logits = Marked()
-        self._softmaxed = Marked()
+        self._logits = TensorMap()
+        self._softmaxed = TensorMap()
         self._roots: list[Softmaxed] = []
 
     @property
@@ -177,9 +178,10 @@ class AttentionTap(TorchDispatchMode):
                 return UNPACKED[name](named_arguments(func, args, kwargs))
         result = func(*args, **kwargs)
         self.census[name] += 1
-        self.signature = hash((self.signature, name, call_shape(args), call_shape(kwargs.values())))
+        shape = (call_shape(args), call_shape(kwargs.values()))
+        self.signature = hash((self.signature, name, shape))
         if self._trace is not None:
-            self._trace.follow(name, func, args, kwargs, result)
+            self._trace.follow(name, func, args, kwargs, result, shape)
         if self._streams is not None:
             self._streams.follow(name, func, args, kwargs, result)
         if name in _PROJECTIONS:
@@ -299,7 +301,7 @@ class AttentionTap(TorchDispatchMode):
         self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object
     ) -> None:
         """Hand on what is known of logits and weights to what an operation makes of them."""
-        inputs = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
+        inputs = all_tensors((*args, *kwargs.values()) if kwargs else args)
         if not any(tensor in self._logits or tensor in self._softmaxed for tensor in inputs):
             return
         if name == "copy":

@@ -158,7 +158,8 @@ def _plans(modules: Sequence[str], tapped: Sequence[Tapped], layouts: _Layouts) 
     known: dict[tuple, LayerPlan | Lost] = {}
     plans: list[LayerPlan | Lost] = []
     for module, found in zip(modules, tapped, strict=True):
-        key = (*map(id, found.places), found.scores.heads, found.scores.queries, found.scores.keys, found.note)
+        scores = found.scores
+        key = (*map(id, found.places), scores.heads, scores.queries, scores.keys, found.note)
         if key not in known:
             known[key] = _plan(module, found, layouts)
         plan = known[key]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from viewer.backends.torch_ops import Marked, named_arguments, tensors_in
+from viewer.backends.tensor_map import TensorMap
+from viewer.backends.torch_ops import named_arguments, tensors_in
 
 if TYPE_CHECKING:
     from viewer.backends.position_call import Lost
@@ -84,8 +85,8 @@ class Streams:
         self._known: dict[int, Tensor] = {}
         self._numbers = frozenset(index for index in self._wanted if index is not None)
         self._count = 0
-        self._normed = Marked()
-        self._roots = Marked()
+        self._normed = TensorMap()
+        self._roots = TensorMap()
 
     def follow(
         self, name: str, func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object

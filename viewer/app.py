@@ -25,12 +25,14 @@ from viewer.state.preferences import Preferences
 from viewer.state.requests import FigureRequest, ModelRequest, SlideRequest, TableRequest
 from viewer.state.scene import Scene
 from viewer.state.selection import Selection
+from viewer.state.what_if import WhatIf
 from viewer.ui.jobs import Bug, Jobs, Request
 from viewer.ui.lesson_actions import LessonActions
 from viewer.ui.likeness_work import LikenessWork
 from viewer.ui.map_work import MapWork
 from viewer.ui.theme import apply_theme
 from viewer.ui.uncaught import Uncaught
+from viewer.ui.what_if_actions import WhatIfActions
 from viewer.ui.window import Window
 from viewer.ui.workflow import SAMPLE, Workflow
 
@@ -149,9 +151,13 @@ class Session(QObject):
         )
         self._theme = ""
         self._dress()
-        self.scene = Scene(self.documents, self.selection, self.display)
+        self.what_if = WhatIf(self.documents)
+        self.scene = Scene(self.documents, self.selection, self.display, self.what_if)
         self.jobs = Jobs(synchronous)
         self.map_work = MapWork(self.documents, self.display, self.jobs, self)
+        self.what_ifs = WhatIfActions(
+            self.what_if, self.documents, self.selection, self.display, self.jobs, self
+        )
         self.workflow = Workflow(self.documents, self.jobs, _restore)
         self.window = Window(
             self.documents, self.selection, self.display, self.scene, self.jobs, self.preferences
@@ -203,7 +209,9 @@ class Session(QObject):
             self.lesson.begin()
 
     def _build_views(self, views: type[Views]) -> None:
-        self.window.set_views(views(self.selection, self.display))
+        built = views(self.selection, self.display)
+        self.what_ifs.attach(built)
+        self.window.set_views(built)
         self.likeness_work.watch(self.window.views)
 
     # What a person asks for
@@ -290,8 +298,11 @@ class Session(QObject):
         """Open what is still there of a figure's model and picture, and say what is not."""
         for sentence in found.missing:
             self.window.say(sentence)
-        if found.model is not None and not self._is_open(found.model):
+        opens = found.model is not None and not self._is_open(found.model)
+        if opens:
             self.workflow.open_model(found.model)
+        if found.model is not None:
+            self.what_ifs.restore(found.shown.what_if, with_model=opens)
         if found.image is not None:
             self.looking.wish(str(found.image), found.shown.selection)
             self.workflow.open_paths([found.image])

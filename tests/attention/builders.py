@@ -84,12 +84,46 @@ def naive_measures(
         - keys.positions[keys.patch_tokens].astype(np.float64)[None]
     )
     logarithm = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
+    hops = np.abs(apart / queries.patch_px).max(axis=-1)
     return {
         "distance_sum": (on_patches * np.hypot(apart[..., 0], apart[..., 1])).sum(axis=-1),
         "distance_sum_patches": (
             on_patches * np.hypot(apart[..., 0] / queries.patch_px[0], apart[..., 1] / queries.patch_px[1])
         ).sum(axis=-1),
+        "hop_sum": (on_patches * hops).sum(axis=-1),
+        "near_mass": np.stack([(on_patches * (hops <= most + 1e-3)).sum(axis=-1) for most in (1, 2, 3)]),
         "patch_mass": on_patches.sum(axis=-1),
         "prefix_mass": rows[:, :, keys.prefix_tokens].sum(axis=-1),
         "entropy": -(rows * logarithm).sum(axis=-1),
     }
+
+
+def naive_row_measures(weights: np.ndarray) -> dict[str, float]:
+    """How alike the rows of a head's map are, float64, by comparing every row with every other."""
+    lengths = np.linalg.norm(weights, axis=1)
+    rows = weights[lengths > 0]
+    units = rows / lengths[lengths > 0, None]
+    count = len(rows)
+    cosines = units @ units.T
+    column = rows.mean(axis=0)
+    joint = rows / count
+    there = joint > 0
+    shared = (joint[there] * np.log(joint[there] / np.outer(np.full(count, 1 / count), column)[there])).sum()
+    of_keys = -(column[column > 0] * np.log(column[column > 0])).sum()
+    return {
+        "row_cosine": (cosines.sum() - np.trace(cosines)) / (count * (count - 1)),
+        "nmi": shared / np.sqrt(np.log(count) * of_keys),
+    }
+
+
+def naive_offset_share(
+    weights: np.ndarray, cells: np.ndarray, columns: int, reach: np.ndarray | None = None
+) -> float:
+    """The variance between offsets over the whole; `cells` is the patch of each query and key alike."""
+    place = np.stack(np.divmod(cells, columns), axis=-1)
+    offsets = (place[None] - place[:, None]).reshape(-1, 2)
+    reached = np.ones(weights.shape, bool) if reach is None else reach
+    flat = weights[reached]
+    _, kind = np.unique(offsets[reached.ravel()], axis=0, return_inverse=True)
+    means = np.bincount(kind, flat) / np.bincount(kind)
+    return float(means[kind].var() / flat.var())

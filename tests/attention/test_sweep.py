@@ -21,7 +21,16 @@ from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.attention.sweep import measure_record
 from viewer.errors import Cancelled
 
-FIELDS = ("distance_sum", "distance_sum_patches", "patch_mass", "prefix_mass", "entropy")
+FIELDS = (
+    "distance_sum",
+    "distance_sum_patches",
+    "hop_sum",
+    "near_mass",
+    "patch_mass",
+    "prefix_mass",
+    "entropy",
+)
+OF_MAPS = ("row_cosine", "nmi", "offset_share", "received", "fed")
 
 
 def shuffled(layout: TokenLayout, seed: int) -> TokenLayout:
@@ -68,7 +77,7 @@ def test_weights_measure_the_same_as_queries_and_keys(layout):
     scores = random_scores(2, 3, layout.tokens, spread=2.0)
     from_scores = measures_of(scores, layout)
     from_weights = measures_of(WeightScores(scores.weights(slice(None))), layout)
-    for field in FIELDS:
+    for field in (*FIELDS, *OF_MAPS):
         np.testing.assert_allclose(
             getattr(from_weights, field), getattr(from_scores, field), rtol=1e-5, atol=1e-6, err_msg=field
         )
@@ -166,7 +175,7 @@ def test_chunk_size_makes_no_difference(rows, monkeypatch):
     whole = measures_of(scores, layout)
     monkeypatch.setattr(sweep, "_chunk_rows", lambda heads, keys: rows)
     chunked = measures_of(scores, layout)
-    for field in (*FIELDS, "log_normalizer"):
+    for field in (*FIELDS, *OF_MAPS, "log_normalizer"):
         np.testing.assert_allclose(getattr(chunked, field), getattr(whole, field), rtol=2e-6, atol=2e-7)
 
 

@@ -119,17 +119,10 @@ class TorchModel:
             As `viewer.backends.model.Model.attend`.
         """
         job = job or Job()
-        provenance = replace(self.provenance, backend="torch")
-        prepared: PreparedImage | None = None
-        if isinstance(image, Tensor):
-            tensor = checked_tensor(self.name, image)
-            provenance = replace(provenance, preprocessing="none: the input was given as a tensor")
-        else:
-            picture = as_picture(image)
-            job.step(f"Preparing {picture.name or 'the picture'}", None)
-            how = self._sized(picture)
-            prepared = prepare(picture, how)
-            tensor = torch.from_numpy(prepared.tensor)
+        tensor, prepared, how = self._prepared(image, job)
+        told = "none: the input was given as a tensor"
+        provenance = replace(self.provenance, backend="torch", preprocessing=told)
+        if how is not None:
             provenance = replace(provenance, **picture_facts(image), preprocessing=describe(how))
         run = self.runner.run(tensor, job, self.changes)
         return AttentionRecord(
@@ -145,6 +138,28 @@ class TorchModel:
             features=None if run.features is None else run.features.numpy(),
             what_if=tuple(change.text for change in self.changes),
         )
+
+    def tensor_of(self, image: ModelInput, job: Job) -> Tensor:
+        """Return what the model is given for a picture, float32 (1, 3, H, W).
+
+        Raises
+        ------
+        InputError, Cancelled
+            As `attend`.
+        """
+        return self._prepared(image, job)[0]
+
+    def _prepared(
+        self, image: ModelInput, job: Job
+    ) -> tuple[Tensor, PreparedImage | None, Preprocessing | None]:
+        """Return the model's input, and of a picture how it came about."""
+        if isinstance(image, Tensor):
+            return checked_tensor(self.name, image), None, None
+        picture = as_picture(image)
+        job.step(f"Preparing {picture.name or 'the picture'}", None)
+        how = self._sized(picture)
+        prepared = prepare(picture, how)
+        return torch.from_numpy(prepared.tensor), prepared, how
 
     def _sized(self, picture: DecodedImage) -> Preprocessing:
         """Choose the input size where a picture is to be seen whole."""

@@ -169,7 +169,7 @@ def _add_axes(parser: ArgumentParser) -> None:
 def _add_map(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--map",
-        choices=("attention", "rollout"),
+        choices=("attention", "rollout", "class-rollout", "norms"),
         default="attention",
         help="what the picture shows over its patches, default %(default)s",
     )
@@ -182,6 +182,13 @@ def _add_map(parser: ArgumentParser) -> None:
         default=0,
         metavar="L",
         help="first layer that is in a rollout, default %(default)s",
+    )
+    parser.add_argument(
+        "--class",
+        type=arguments.count,
+        dest="map_class",
+        metavar="C",
+        help="number of the class of a class rollout, from 0; by default the model's best",
     )
 
 

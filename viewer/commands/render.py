@@ -82,6 +82,7 @@ def _display(options: Namespace) -> DisplayValue:
         y_measure=options.y,
         likeness=options.likeness,
         likeness_of=options.between,
+        map_class=-1 if options.map_class is None else options.map_class,
         likeness_heads="fused" if isinstance(options.head, str) else "shown",
     )
 

@@ -214,6 +214,10 @@ class OverlayPart:
 
     def _draw_marks(self, sheet: Sheet, left: int, top: int) -> None:
         palette = self.style.palette
+        for row, column in self.overlay.marked:
+            box = self._inside(left, top, self.overlay.answers, (row, column, row + 1, column + 1))
+            sheet.frame(box, "#ffffff", 2.4)
+            sheet.frame(box, "#000000", 1.0)
         if self.overlay.ring is not None:
             ring = self._inside(left, top, self.overlay.asked, self.overlay.ring)
             sheet.frame(ring, "#ffffff", 3.0)

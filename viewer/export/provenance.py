@@ -92,6 +92,7 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "map": display.map,
             "rollout_fusion": display.rollout_fusion,
             "start_layer": display.start_layer,
+            "map_class": display.map_class,
             "x_measure": display.x_measure,
             "y_measure": display.y_measure,
             "likeness": display.likeness,

@@ -137,9 +137,9 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
     opacity, colormap = raw.get("opacity"), raw.get("colormap")
     if isinstance(opacity, (int, float)) and 0 <= opacity <= 1:
         found["opacity"] = float(opacity)
-    for number in ("ring", "start_layer"):
+    for number, most in (("ring", 1000), ("start_layer", 1000), ("map_class", 1_000_000)):
         count = _count(raw.get(number))
-        if count is not None and count <= 1000:
+        if count is not None and count <= most:
             found[number] = count
     for switch in ("fade", "grid"):
         if isinstance(raw.get(switch), bool):

@@ -11,7 +11,7 @@ Protocol = Literal["renormalized", "original"]
 Unit = Literal["px", "patches"]
 Scale = Literal["shared", "per head"]
 Theme = Literal["light", "dark", "talk"]
-MapKind = Literal["attention", "rollout"]
+MapKind = Literal["attention", "rollout", "class rollout", "norms"]
 """What the picture shows over its patches; see `viewer.state.maps.MAPS`."""
 RolloutFusion = Literal["mean", "max", "min"]
 Centring = Literal["plain", "centred"]
@@ -49,6 +49,8 @@ class DisplayValue:
         How the heads of a layer become one in a rollout.
     start_layer
         First layer that is in a rollout.
+    map_class
+        Number of the class of a class rollout; -1 for the model's best.
     x_measure, y_measure
         What the scatter has along its axes: "layer" (along x), "mean_distance" in the chosen unit, or the
         name of a measure in `viewer.attention.measures.MEASURES`.
@@ -72,6 +74,7 @@ class DisplayValue:
     map: MapKind = "attention"
     rollout_fusion: RolloutFusion = "mean"
     start_layer: int = 0
+    map_class: int = -1
     x_measure: str = "layer"
     y_measure: str = "mean_distance"
     likeness: Centring = "plain"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from viewer.errors import MapError
-from viewer.state import attention_map, rollout_map
+from viewer.state import attention_map, class_map, norm_map, rollout_map
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
@@ -95,6 +95,23 @@ MAPS: tuple[MapRow, ...] = (
         rollout_map.refusal,
         rollout_map.rollout_map,
         Work(rollout_map.key, rollout_map.work, "Rolling attention out"),
+    ),
+    MapRow(
+        "class rollout",
+        "class rollout",
+        "Which patches speak for a class: attention weighted by its gradient, by way of all layers "
+        "(Chefer et al. 2021). Models in PyTorch only.",
+        class_map.refusal,
+        class_map.class_map,
+        Work(class_map.key, class_map.work, "Following a class back"),
+    ),
+    MapRow(
+        "norms",
+        "norms",
+        "How long each patch's vector is in the residual stream that enters the layer. A few far longer than "
+        "the others hold what the model notes about the whole picture (Darcet et al. 2023).",
+        norm_map.refusal,
+        norm_map.norm_map,
     ),
 )
 

@@ -246,7 +246,7 @@ def _is_length(value: object) -> bool:
 
 def _in_range(values: dict[str, Any]) -> dict[str, Any]:
     """Drop numbers that no control of the window could have set."""
-    allowed = {"opacity": (0.0, 1.0), "ring": (0, 99), "start_layer": (0, 999), "factor": (1, 4)}
+    allowed = {"opacity": (0.0, 1.0), "ring": (0, 99), "start_layer": (0, 999), "map_class": (-1, 999_999), "factor": (1, 4)}
     return {
         name: value
         for name, value in values.items()

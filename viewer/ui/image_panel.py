@@ -248,6 +248,9 @@ class ImagePanel(QWidget):
                 cell = layout.cells(asked, (0, column, rows, column))
                 painter.drawLine(cell.topLeft(), cell.bottomLeft())
             painter.setClipping(False)
+        for row, column in overlay.marked:
+            box = layout.cells(overlay.answers, (row, column, row + 1, column + 1)) & layout.picture
+            frame(painter, box, "#000000", 1.0)
         if overlay.ring is not None:
             ring = layout.cells(asked, overlay.ring) & layout.picture
             frame(painter, ring, self._palette.convolution, 2.0, Qt.PenStyle.DashLine)

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSpinBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QSpinBox, QVBoxLayout, QWidget
 
+from viewer.state.class_map import best_classes
 from viewer.ui.choices import MAP_CHOICE, ROLLOUT_FUSION
 from viewer.ui.toolbar import ChoiceBox, KeepsArrows
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QComboBox
-
     from viewer.state.display import Display, DisplayValue
     from viewer.state.scene import SceneValue
 
@@ -38,12 +37,18 @@ class MapBar(QWidget):
         self.start.setToolTip("First layer that is in, numbered from 0")
         self.start.setAccessibleName("First layer")
         self.start.setRange(0, 0)
+        self.target = ClassBox(display)
         row = QHBoxLayout(self)
         row.setContentsMargins(_GAP, 2, _GAP, 0)
         row.setSpacing(_GAP)
         self._labels = {
             control: _labelled(row, words, control)
-            for words, control in (("Map", self.kind), ("Heads", self.fusion), ("From layer", self.start))
+            for words, control in (
+                ("Map", self.kind),
+                ("Heads", self.fusion),
+                ("From layer", self.start),
+                ("Class", self.target),
+            )
         }
         row.addStretch(1)
         keeps = KeepsArrows(self)
@@ -60,6 +65,7 @@ class MapBar(QWidget):
             last = len(scene.document.record.layers) - 1
             with QSignalBlocker(self.start):
                 self.start.setMaximum(max(last, self._display.value.start_layer))
+        self.target.offer(scene)
 
     def _set_start(self, layer: int) -> None:
         self._display.set(replace(self._display.value, start_layer=layer))
@@ -69,11 +75,67 @@ class MapBar(QWidget):
             self.start.setMaximum(max(self.start.maximum(), value.start_layer))
             self.start.setValue(value.start_layer)
         self._show(self.fusion, value.map == "rollout")
-        self._show(self.start, value.map == "rollout")
+        self._show(self.start, value.map in ("rollout", "class rollout"))
+        self._show(self.target, value.map == "class rollout")
 
     def _show(self, control: QComboBox | QSpinBox, there: bool) -> None:
         control.setVisible(there)
         self._labels[control].setVisible(there)
+
+
+class ClassBox(QComboBox):
+    """A class, of the model's best ones or by its number."""
+
+    def __init__(self, display: Display, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._display = display
+        self._offered: tuple[tuple[int, str, float], ...] = ()
+        self.setEditable(True)
+        self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(16)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.setToolTip("One of the model's best classes, or the number of any class, from 0")
+        self.setAccessibleName("Class")
+        self.activated.connect(self._choose)
+        self.lineEdit().editingFinished.connect(self._take_number)
+
+    def offer(self, scene: SceneValue) -> None:
+        """List the best classes of what is shown, and say which one is chosen."""
+        best = best_classes(scene.document.record if scene.document is not None else None)
+        if best != self._offered:
+            self._offered = best
+            with QSignalBlocker(self):
+                self.clear()
+                for number, label, share in best:
+                    self.addItem(f"{number}: {label}, {100 * share:.0f} %", number)
+        if not self.lineEdit().hasFocus():
+            self._tell()
+
+    def _tell(self) -> None:
+        chosen = self._display.value.map_class
+        at = 0 if chosen < 0 else self.findData(chosen)
+        with QSignalBlocker(self):
+            self.setCurrentIndex(at)
+            if at < 0:
+                self.setEditText(str(chosen))
+
+    def _choose(self, place: int) -> None:
+        # The best one is followed from picture to picture.
+        self._set(-1 if place == 0 else self.itemData(place))
+
+    def _take_number(self) -> None:
+        typed = self.currentText().partition(":")[0].strip()
+        listed = self.findText(self.currentText())
+        if listed >= 0:
+            self._choose(listed)
+        elif typed.isascii() and typed.isdigit() and len(typed) <= 6:
+            self._set(int(typed))
+        else:
+            self._tell()
+
+    def _set(self, number: int) -> None:
+        self._display.set(replace(self._display.value, map_class=number))
 
 
 def under(bar: MapBar, panel: QWidget) -> QWidget:

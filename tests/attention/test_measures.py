@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
-from tests.attention.builders import (
-    layer_of,
-    map_as_query_keys,
-    map_as_weights,
-    measures_of,
-    random_scores,
-    window_map,
-)
+from tests.attention.builders import layer_of, map_as_weights, measures_of, random_scores, record_of
+from tests.state.records import mixed_record
 from viewer.attention.layout import TokenLayout
-from viewer.attention.measures import MEASURES, measure_named
+from viewer.attention.measures import MEASURES, measure_named, quartiles
 from viewer.attention.scores import QueryKeyScores
+from viewer.attention.sweep import measure_record
 
 LAYOUT = TokenLayout.regular((4, 5), (16, 8), ["cls"])
 PROTOCOLS = ("renormalized", "original")
@@ -49,19 +46,49 @@ def test_uniform_attention_meets_the_reference(measure, protocol):
     )
 
 
-@pytest.mark.parametrize(
-    ("attention", "cosine", "information"),
-    [
-        pytest.param(np.full((196, 196), 1 / 196), 1.0, 0.0, id="uniform"),
-        pytest.param(np.eye(196), 0.0, 1.0, id="identity"),
-        pytest.param(window_map((14, 14), 1), 0.03722, 0.60460, id="3x3 window"),
-    ],
-)
-@pytest.mark.parametrize("scores_of", [map_as_weights, map_as_query_keys])
-def test_query_irrelevance(scores_of, attention, cosine, information):
-    measured = measures_of(scores_of(attention), TokenLayout.regular((14, 14), (16, 16)))
-    assert measured.row_cosine[0] == pytest.approx(cosine, abs=1e-5)
-    assert measured.nmi[0] == pytest.approx(information, abs=1e-5)
+def test_quartiles_are_over_queries_where_a_measure_is_defined():
+    layout = TokenLayout.regular((2, 2), (16, 16), ["cls"])
+    attention = np.full((5, 5), 0.2)
+    attention[1] = [1, 0, 0, 0, 0]
+    attention[2] = [0, 0, 1, 0, 0]
+    found = measures_of(map_as_weights(attention), layout)
+    distance = measure_named("mean_distance_px")
+    uniform = (16 + 16 + 16 * 2**0.5) / 4
+    expected = np.quantile([0, uniform, uniform], (0.25, 0.5, 0.75))
+    np.testing.assert_allclose(quartiles(distance, found, "renormalized")[0], expected, rtol=1e-6)
+    spread = np.quantile([0, 0, 0.8 * uniform, 0.8 * uniform], (0.25, 0.5, 0.75))
+    np.testing.assert_allclose(quartiles(distance, found, "original")[0], spread, rtol=1e-6)
+    assert np.isnan(quartiles(measure_named("nmi"), found, "renormalized")).all()
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.name)
+def test_layers_that_lack_places_have_no_number_or_a_true_one(measure):
+    record = mixed_record()
+    for layer, measured in zip(record.layers, measure_record(record).layers, strict=True):
+        found = measure.of_heads(measured, "renormalized")
+        assert found.shape == (layer.heads,)
+        quarters = quartiles(measure, measured, "renormalized")
+        assert quarters.shape == (layer.heads, 3)
+        if measure.uniform is not None and np.isfinite(found).any():
+            assert np.isfinite(measure.uniform(layer, "renormalized"))
+        if layer.kind == "channel" and measure.unit in ("px", "patches", "hops"):
+            assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_uniform_attention_meets_the_reference_in_every_kind_of_layer(at, protocol):
+    layer = mixed_record().layers[at]
+    flat = copy.deepcopy(layer)
+    flat.scores.stacked.query_vectors.zero_()
+    if flat.scores.stacked.bias is not None:
+        flat.scores.stacked.bias[flat.scores.stacked.bias > -50] = 0
+    measured = measure_record(record_of(flat)).layers[0]
+    for measure in MEASURES:
+        if measure.uniform is not None:
+            found = measure.of_heads(measured, protocol)
+            expected = np.full(layer.heads, measure.uniform(layer, protocol))
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=measure.name)
 
 
 def test_names_are_unique_and_an_unknown_one_lists_them_all():

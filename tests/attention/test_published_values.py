@@ -8,6 +8,7 @@ import pytest
 from tests.attention.builders import map_as_query_keys, map_as_weights, measures_of, window_map
 from viewer.attention.distance import convolution_distances, uniform_distance, uniform_query_distance
 from viewer.attention.layout import TokenLayout
+from viewer.attention.measures import MEASURES, measure_named
 
 PLAIN = TokenLayout.regular((14, 14), (16, 16))
 PREFIXES = ("cls", "reg1", "reg2", "reg3", "reg4")
@@ -155,6 +156,44 @@ def test_density_counts_prefix_keys(scores_of):
     assert measured.keys == 197
     assert measured.mean_entropy()[0] == pytest.approx(5.28320, abs=1e-5)
     assert measured.normalized_entropy()[0] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_context_broadcasting_by_the_measures(scores_of):
+    attention = (np.eye(196) + 1 / 196) / 2
+    measured = measures_of(scores_of(attention), PLAIN)
+    found = {m.name: float(m.of_heads(measured, "renormalized")[0]) for m in MEASURES}
+    assert found["mean_distance_px"] == pytest.approx(58.2461, abs=6e-5)
+    assert found["entropy_nats"] == pytest.approx(3.31618, abs=6e-6)
+    assert found["normalized_entropy"] == pytest.approx(0.62829, abs=6e-6)
+    assert found["prefix_mass"] == found["sink_mass"] == 0
+
+
+@pytest.mark.parametrize(
+    ("attention", "cosine", "information"),
+    [
+        pytest.param(np.full((196, 196), 1 / 196), 1.0, 0.0, id="uniform"),
+        pytest.param(np.eye(196), 0.0, 1.0, id="identity"),
+        pytest.param(window_map((14, 14), 1), 0.03722, 0.60460, id="3x3 window"),
+    ],
+)
+def test_query_irrelevance(scores_of, attention, cosine, information):
+    measured = measures_of(scores_of(attention), PLAIN)
+    assert measured.row_cosine[0] == pytest.approx(cosine, abs=6e-6)
+    assert measured.nmi[0] == pytest.approx(information, abs=6e-6)
+
+
+def test_hops_of_uniform_attention_and_of_windows(scores_of):
+    uniform = measures_of(scores_of(np.full((196, 196), 1 / 196)), PLAIN)
+    expected = uniform_distance(PLAIN, unit="patches", metric="chebyshev")
+    assert measure_named("mean_hops").of_heads(uniform, "renormalized")[0] == pytest.approx(
+        expected, rel=2e-6
+    )
+    for hops in (1, 2, 3):
+        window = measures_of(scores_of(window_map((14, 14), hops)), PLAIN)
+        shares = [measure_named(f"local_{k}").of_heads(window, "renormalized")[0] for k in (1, 2, 3)]
+        assert shares[hops - 1 :] == pytest.approx([1.0] * (4 - hops))
+        inside = [(window_map((14, 14), hops) * (window_map((14, 14), k) > 0)).sum() / 196 for k in (1, 2, 3)]
+        assert shares == pytest.approx(inside, rel=2e-6)
 
 
 # To more digits than usual, from the plain double sum over all pairs of patches.

@@ -15,6 +15,7 @@ from tests.export.scenes import VERIFIED, make_record
 from tests.state.records import channel_record, mixed_record
 from viewer.attention.layer import AttentionLayer
 from viewer.attention.layout import TokenLayout
+from viewer.attention.measures import MEASURES
 from viewer.attention.record import AttentionRecord
 from viewer.attention.scores import QueryKeyScores
 from viewer.attention.sweep import measure_record
@@ -70,6 +71,29 @@ def test_json_is_as_documented() -> None:
     assert (layer["grid"], layer["key_grid"], layer["patch_px"]) == ([14, 14], [14, 14], [16.0, 16.0])
     assert (layer["groups"], layer["how"], layer["note"]) == (1, "query-key", "")
     assert layer["uniform_distance_px"] == one["uniform_distance_px"]
+
+
+def test_json_and_csv_have_every_measure_with_its_spread_sinks_and_kind() -> None:
+    entry = entry_of(record_of(UNIFORM, ON_CLS))
+    layer = json.loads(tables.encode([entry], "json"))[0]["layers"][0]
+    for measure in MEASURES:
+        assert len(layer[measure.name]) == 2
+        if measure.uniform is not None:
+            assert layer["uniform"][measure.name] == pytest.approx(layer[measure.name][0], rel=1e-5, abs=1e-5)
+    assert (layer["row_cosine"], layer["nmi"]) == (pytest.approx([1, 1]), pytest.approx([0, 0], abs=1e-5))
+    assert layer["distance_px_quartiles"][1] == layer["hops_quartiles"][1] == [None] * 3
+    first, median, third = layer["distance_px_quartiles"][0]
+    assert 86.0189 < first < median < third < 161.0302
+    assert layer["sinks"] == [[], [{"key": "cls", "attention": 1.0, "queries": 1.0}]]
+    assert layer["head_kind"] == ["global", "sink"]
+    assert layer["head_kind_reason"][1].endswith("attention on sink tokens 1.00 ≥ 0.3.")
+    assert (layer["sink_above"], layer["dense_share"]) == (0.1, 0.5)
+    assert layer["dense_above_nats"] == pytest.approx((UNIFORM_LN + 2.08138) / 2, abs=1e-5)
+    uniform, on_cls = csv.DictReader(io.StringIO(tables.encode([entry], "csv").decode()))
+    assert float(uniform["hops_median"]) == layer["hops_quartiles"][0][1]
+    assert (on_cls["sinks"], on_cls["head_kind"], on_cls["mean_hops"]) == ("cls: 1.0000", "sink", "")
+    assert uniform["sinks"] == ""
+    assert "global" in tables.encode([entry], "table").decode().splitlines()[4]
 
 
 def test_original_protocol_gives_the_published_value() -> None:

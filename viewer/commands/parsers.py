@@ -133,6 +133,12 @@ def _render_parser() -> ArgumentParser:
     parser.add_argument("--unit", choices=("px", "patches"), default="px", help="of distances")
     _add_axes(parser)
     _add_map(parser)
+    parser.add_argument(
+        "--compare",
+        type=arguments.name,
+        metavar="NETWORK",
+        help="draw the stages of a convolutional network on the scatter: resnet50, or what `field` takes",
+    )
     _add_looks(parser)
     return parser
 

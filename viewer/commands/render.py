@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from viewer.attention.likeness import measure_likeness
 from viewer.attention.sweep import measure_record
+from viewer.backends.networks import network_fields
 from viewer.backends.opening import open_model
 from viewer.backends.what_if_model import with_changes
 from viewer.commands.console import Notes, job
@@ -15,6 +16,7 @@ from viewer.errors import ExportError
 from viewer.export.figure import format_of, save
 from viewer.export.writing import check_target
 from viewer.images.decode import open_image
+from viewer.state import comparison
 from viewer.state.display import DisplayValue
 from viewer.state.documents import ImageDocument
 from viewer.state.likeness import keep
@@ -37,7 +39,7 @@ def run(options: Namespace) -> int:
         If model, picture, layer, head, query or output can't be had.
     """
     format_of(options.output)
-    check_target(options.output, (options.image, options.model, options.weights))
+    check_target(options.output, (options.image, options.model, options.weights, options.compare))
     notes = Notes()
     image = open_image(options.image)
     with job() as work:
@@ -53,6 +55,8 @@ def run(options: Namespace) -> int:
         document = mapped(document, model, display, work)
         if options.view == "likeness":
             keep(measures, measure_likeness(record, measures, work.step))
+        if options.compare:
+            comparison.keep(network_fields(options.compare, None, work))
     notes.say((*image.notes, *model.notes, *record.notes))
     save(compose(document, selection, display), _request(options))
     return 0
@@ -78,11 +82,12 @@ def _display(options: Namespace) -> DisplayValue:
         map=options.map.replace("-", " "),
         rollout_fusion=options.fusion,
         start_layer=options.start_layer,
+        map_class=-1 if options.map_class is None else options.map_class,
+        compare=options.compare or "",
         x_measure=options.x,
         y_measure=options.y,
         likeness=options.likeness,
         likeness_of=options.between,
-        map_class=-1 if options.map_class is None else options.map_class,
         likeness_heads="fused" if isinstance(options.head, str) else "shown",
     )
 

@@ -147,6 +147,10 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
     for axis in ("x_measure", "y_measure"):
         if is_known(raw.get(axis), with_layer=axis == "x_measure"):
             found[axis] = raw[axis]
+    # A file by its name alone is not found again; a network's name is.
+    compare = raw.get("compare")
+    if isinstance(compare, str) and len(compare) <= 200 and not compare.endswith(".onnx"):
+        found["compare"] = compare
     if isinstance(colormap, str) and _is_colormap(colormap):
         found["colormap"] = colormap
     return replace(default, **found)

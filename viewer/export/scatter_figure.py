@@ -29,6 +29,8 @@ _LINES: dict[str, dict[str, Any]] = {
     "uniform": {"linestyle": (0, (4, 2)), "linewidth": 1.2},
     "uniform query": {"linestyle": (0, (1, 2)), "linewidth": 1.0},
     "convolution": {"linestyle": (0, (4, 2, 1, 2)), "linewidth": 1.2},
+    "network": {"linestyle": "-", "linewidth": 0.8},
+    "effective": {"linestyle": "-", "linewidth": 1.2},
 }
 
 
@@ -210,6 +212,18 @@ class ScatterPart:
         ends = (nice_range(self.scatter, along) for along in ("x", "y"))
         places = (np.clip(v, *limits) for v, limits in zip((reference.x, reference.y), ends, strict=True))
         axes.plot(*places, **self._reference_marks(reference))
+        right = nice_range(self.scatter, "x")[1]
+        for level, words in reference.notes:
+            axes.annotate(
+                words,
+                (right, level),
+                xytext=(-0.3 * self.style.points, 0.15 * self.style.points),
+                textcoords="offset points",
+                color=reference.colour(self.style.palette),
+                fontproperties=font(0.85 * self.style.small),
+                horizontalalignment="right",
+                verticalalignment="bottom",
+            )
 
     def _draw_legend(self, sheet: Sheet, left: float, top: float) -> None:
         em = self.style.em

@@ -54,6 +54,8 @@ class DisplayValue:
     x_measure, y_measure
         What the scatter has along its axes: "layer" (along x), "mean_distance" in the chosen unit, or the
         name of a measure in `viewer.attention.measures.MEASURES`.
+    compare
+        Name or file of a convolutional network whose stages the scatter shows beside the heads; mostly empty.
     likeness
         Which cosines the likeness view shows: of attention as it is, or without the means of its columns.
     likeness_of
@@ -77,6 +79,7 @@ class DisplayValue:
     map_class: int = -1
     x_measure: str = "layer"
     y_measure: str = "mean_distance"
+    compare: str = ""
     likeness: Centring = "plain"
     likeness_of: Likened = "layers"
     likeness_heads: LikenedHeads = "fused"

@@ -233,6 +233,8 @@ def _fits(name: str, value: object) -> bool:
         from viewer.state.colormaps import COLORMAPS  # late: it loads the library of colours
 
         return value in COLORMAPS
+    if name == "compare":
+        return not value  # reading a network's layers would hold up the start
     if name in ("x_measure", "y_measure"):
         from viewer.state.axes import is_known
 
@@ -246,7 +248,13 @@ def _is_length(value: object) -> bool:
 
 def _in_range(values: dict[str, Any]) -> dict[str, Any]:
     """Drop numbers that no control of the window could have set."""
-    allowed = {"opacity": (0.0, 1.0), "ring": (0, 99), "start_layer": (0, 999), "map_class": (-1, 999_999), "factor": (1, 4)}
+    allowed = {
+        "opacity": (0.0, 1.0),
+        "ring": (0, 99),
+        "start_layer": (0, 999),
+        "map_class": (-1, 999_999),
+        "factor": (1, 4),
+    }
     return {
         name: value
         for name, value in values.items()

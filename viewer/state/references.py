@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from viewer.state.display import Protocol, Unit
     from viewer.state.palette import Palette
 
-ReferenceKind = Literal["uniform", "uniform query", "convolution"]
+ReferenceKind = Literal["uniform", "uniform query", "convolution", "network", "effective"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,10 @@ class Reference:
         In a legend.
     points
         Whether it is points and not a line.
+    notes
+        Words beside levels, each with its y.
+    told
+        What there is to say of it in a tooltip, beside the label.
     """
 
     kind: ReferenceKind
@@ -41,6 +45,8 @@ class Reference:
     y: npt.NDArray[np.float64]
     label: str
     points: bool = False
+    notes: tuple[tuple[float, str], ...] = ()
+    told: str = ""
 
     def colour(self, palette: Palette) -> str:
         """Return its colour in a theme."""
@@ -49,7 +55,13 @@ class Reference:
 
 def colour_of(kind: str, palette: Palette) -> str:
     """Return the colour of a kind of reference."""
-    colours = {"uniform": palette.uniform, "uniform query": palette.query, "convolution": palette.convolution}
+    colours = {
+        "uniform": palette.uniform,
+        "uniform query": palette.query,
+        "convolution": palette.convolution,
+        "network": palette.convolution,
+        "effective": palette.accent,
+    }
     return colours[kind]
 
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from viewer.state.axes import DISTANCE, LAYER_AXIS, Axis, axis_of, measure_of
+from viewer.state.comparison import network_reference
 from viewer.state.references import (
     Reference,
     convolution_levels,
@@ -241,6 +242,9 @@ def scatter(
     dots = _dots(record, measures, display)
     query_x, query_y, query_label = None, None, ""
     references, missing = dots.references, dots.missing
+    network, why_none = network_reference(record, measures, display, dots.y)
+    references = references if network is None else (*references, network)
+    missing = (*missing, why_none) if why_none else missing
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple) and len(dots.layer):
         query_x, query_y, why = _of_query(record, dots, query)

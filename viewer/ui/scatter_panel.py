@@ -13,7 +13,7 @@ from viewer.state.axes import LAYER, axis_of, choices, plain_name
 from viewer.state.palette import palette as palette_of
 from viewer.state.scatter import CONVOLUTION_LABEL
 from viewer.state.words import query_words
-from viewer.ui.marks import font
+from viewer.ui.marks import control_font, font
 from viewer.ui.scatter_plot import LEAST_PLOT, ScatterPlot
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _UNITS = ("px", "patches")
 _REFERENCES = (
     ("uniform", "– –", "uniform"),
     ("convolution", "– · –", "convolutions"),
+    ("network", "—", "stages of a network"),
+    ("effective", "+", "effective field"),
     ("uniform query", "· · ·", "uniform, this query"),
 )
 _PROTOCOLS = (("renormalized", "renormalized over patches"), ("original", "original protocol"))
@@ -118,8 +120,9 @@ class ScatterPanel(QWidget):
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
         self._palette = palette
-        for part in (self.y, self._against, self.x, self.unit, self.protocol, self._legend):
-            part.setFont(font(palette))
+        for part in (self.y, self._against, self.x, self.unit, self.protocol):
+            part.setFont(control_font(palette))
+        self._legend.setFont(font(palette))
         self._against.setStyleSheet(f"color: {palette.text};")
         self._legend.setStyleSheet(f"color: {palette.text}; padding: 0 4px;")
         self.plot.set_theme(palette)
@@ -164,7 +167,9 @@ class ScatterPanel(QWidget):
             sign = f'<b style="color:{colour}">{_unbroken(mark)}</b>&nbsp;' if mark else ""
             shown.append(sign + (_unbroken(words[place]) if mark else words[place]))
         self._legend.setText(("<br>" if self._beside else " &nbsp; ").join(shown))
-        self._legend.setToolTip("\n".join(f"{mark} {long}" for _, mark, _, long in entries))
+        told = [reference.told for reference in self._scatter.references] if self._scatter else []
+        lines = [f"{mark} {long}" for _, mark, _, long in entries]
+        self._legend.setToolTip("\n".join([*lines, *filter(None, told)]))
 
     def _entries(self) -> tuple[tuple[str, str, str, str], ...]:
         """Return colour, mark, short and long words of each thing that is drawn."""

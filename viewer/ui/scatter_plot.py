@@ -14,6 +14,7 @@ from viewer.state.ranges import nice_range, widened
 from viewer.state.references import colour_of
 from viewer.state.selection import HeadRef
 from viewer.ui.axis_labels import fitting, one_line
+from viewer.ui.level_notes import LevelNotes
 from viewer.ui.marks import font
 from viewer.ui.query_marks import QueryMarks
 
@@ -33,6 +34,8 @@ _DASHES = {
     "uniform": (1.5, Qt.PenStyle.DashLine),
     "uniform query": (1.0, Qt.PenStyle.DotLine),
     "convolution": (1.5, Qt.PenStyle.DashDotLine),
+    "network": (1.0, Qt.PenStyle.SolidLine),
+    "effective": (1.5, Qt.PenStyle.SolidLine),
 }
 
 
@@ -68,6 +71,7 @@ class ScatterPlot(pg.PlotWidget):
         self._query = QueryMarks()
         self._shown = pg.ScatterPlotItem(pxMode=True)
         self._name = pg.TextItem(anchor=(0, 1))
+        self._notes = LevelNotes(plot)
         lines = (*self._lines.values(), *self._points.values(), self._bars)
         for depth, item in enumerate((*lines, self._heads, self._query, self._shown, self._name)):
             item.setZValue(depth)
@@ -182,6 +186,15 @@ class ScatterPlot(pg.PlotWidget):
                 continue
             item = self._points[kind] if reference.points else self._lines[kind]
             item.setData(np.clip(reference.x, left, right), np.clip(reference.y, low, high))
+        self._draw_notes(scatter)
+
+    def _draw_notes(self, scatter: Scatter) -> None:
+        """Write beside levels what they are; the small type leaves the dots in sight."""
+        noted = next((reference for reference in scatter.references if reference.notes), None)
+        notes, colour = ((), "") if noted is None else (noted.notes, noted.colour(self._palette))
+        small = font(self._palette)
+        small.setPointSizeF(0.85 * small.pointSizeF())
+        self._notes.put(notes, self._range["x"][1], colour, small)
 
     def _draw_query(self, scatter: Scatter) -> None:
         there = scatter.query_y is not None

@@ -1,0 +1,101 @@
+"""A convolutional network's stages beside the heads: levels, words, and what does not compare."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.state.records import document_of, mixed_record, record_of
+from viewer.attention.distance import uniform_distance
+from viewer.backends.network_fields import STAGE, FieldLayer, NetworkFields
+from viewer.state import comparison
+from viewer.state.display import DisplayValue
+from viewer.state.scatter import Scatter, scatter
+from viewer.state.selection import SelectionValue
+
+FIELDS = {"conv1": 7, "layer1": 48, "layer2": 80, "layer4": 900}
+
+
+@pytest.fixture(autouse=True)
+def network(monkeypatch: pytest.MonkeyPatch) -> NetworkFields:
+    monkeypatch.setattr(comparison, "_networks", {})
+    stages = tuple(
+        FieldLayer(name, STAGE, None, None, None, (4.0, 4.0), (float(size), float(size)), (0.5, 0.5), False)
+        for name, size in FIELDS.items()
+    )
+    found = NetworkFields("net", "torch", stages)
+    comparison.keep(found)
+    return found
+
+
+def identity_and_uniform() -> torch.Tensor:
+    """Two heads on a 14 x 14 grid: one stays where it is, one looks everywhere."""
+    return torch.stack([torch.eye(196), torch.full((196, 196), 1 / 196)])
+
+
+def describe(**display: object) -> Scatter:
+    document = document_of(record_of([identity_and_uniform()] * 2, (14, 14), ()))
+    return scatter(document, None, SelectionValue(), DisplayValue(compare="net", **display))
+
+
+def test_a_level_for_each_stage_across_the_plot() -> None:
+    reference = describe().reference("network")
+    levels = reference.y.reshape(-1)[~np.isnan(reference.y)].reshape(-1, 2)
+    assert (levels[:, 0] == levels[:, 1]).all()
+    # 48 and 80 px are one and two stacked 3x3 convolutions over 16 px patches.
+    assert levels[:, 0] == pytest.approx([0, 16.698, 28.831, 116.492], abs=1e-3)
+    assert np.isinf(reference.x[~np.isnan(reference.x)]).all()
+
+
+def test_levels_follow_the_unit() -> None:
+    reference = describe(unit="patches").reference("network")
+    assert reference.y[-1] == pytest.approx(7.28076, abs=1e-5)
+
+
+def test_how_many_heads_are_shorter_is_told() -> None:
+    told = describe().reference("network").told.splitlines()
+    assert told[0] == "conv1: field 7 px, as uniform attention 0.0 px; 0 of 4 heads are shorter"
+    assert told[1] == "layer1: field 48 px, as uniform attention 16.7 px; 2 of 4 heads are shorter"
+    # Uniform heads reach as far as a field that covers all, and no less.
+    assert told[3].endswith("2 of 4 heads are shorter")
+
+
+def test_levels_that_lie_close_share_their_words() -> None:
+    notes = describe().reference("network").notes
+    assert [words for _, words in notes] == ["conv1 7 px", "layer1 48 px", "layer2 80 px", "layer4 900 px"]
+    comparison.keep(NetworkFields("net", "torch", comparison.known("net").stages[2:] * 2))
+    assert len(describe(protocol="original").reference("network").notes) == 2
+
+
+def test_only_distances_compare() -> None:
+    found = describe(y_measure="entropy_nats")
+    assert found.reference("network") is None
+    assert not any("net" in words for words in found.missing)
+
+
+def test_what_is_still_being_read_is_said() -> None:
+    comparison._networks.clear()
+    found = describe()
+    assert found.reference("network") is None
+    assert "the layers of net are being read" in found.missing
+
+
+def test_layers_with_grids_of_their_own_do_not_compare() -> None:
+    document = document_of(mixed_record())
+    found = scatter(document, None, SelectionValue(), DisplayValue(compare="net"))
+    assert "no levels of net: the layers differ in their patches" in found.missing
+
+
+def test_the_same_reference_while_the_mouse_moves() -> None:
+    document = document_of(record_of([identity_and_uniform()], (14, 14), ()))
+    display = DisplayValue(compare="net")
+    first, second = (scatter(document, None, SelectionValue(), display) for _ in range(2))
+    assert first.reference("network") is second.reference("network")
+
+
+def test_a_covering_field_is_uniform_attention() -> None:
+    record = record_of([identity_and_uniform()], (14, 14), ())
+    found = comparison.levels(record, comparison.known("net"), "px", np.array([0.0, 50.0]))
+    assert found[-1].distance == pytest.approx(uniform_distance(record.layout))
+    assert [level.shorter for level in found] == [0, 1, 1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from tests.study.conftest import command, draw_ten
 from viewer.cli import main
-from viewer.study.names import FAILED, FIGURES, REPORT, SUMMARY, VALUES
+from viewer.study.names import FAILED, FIGURES, HEADS, REPORT, SUMMARY, VALUES
 
 ROOT = Path(__file__).parents[2]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -73,6 +74,8 @@ def test_a_killed_study_ends_equal_to_one_that_was_not(opening, ten, whole, tmp_
     assert main(command(opening, ten, folder, "--resume", "--batch", "2")) == 0
     assert values(folder) == values(whole)
     assert summary(folder) == summary(whole)
+    # Sums over pictures too: no picture was added twice, and none left out.
+    assert (folder / HEADS).read_text() == (whole / HEADS).read_text()
     assert (folder / REPORT).read_text() == (whole / REPORT).read_text()
 
 
@@ -114,6 +117,19 @@ def test_a_study_writes_tables_figures_and_a_report(whole, opening):
         assert (whole / name).stat().st_size > 5000
     assert "± 1 standard deviation over the pictures" in (whole / "figure.svg").read_text()
     assert not (whole / FAILED).exists()
+
+
+def test_every_head_has_its_kind_and_what_position_explains(whole):
+    with (whole / HEADS).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(int(row["layer"]), int(row["head"])) for row in rows] == [divmod(at, 2) for at in range(12)]
+    found = {(row["layer"], row["head"], row["measure"]): row["mean"] for row in summary(whole)}
+    for row in rows:
+        assert row["kind"] in {"sink", "local", "positional", "global", "content"}
+        assert row["why"].endswith(".")
+        assert 0 <= float(row["position_share"]) <= 1
+        mean = found[int(row["layer"]), int(row["head"]), "entropy_nats"]
+        assert float(row["entropy_nats"]) == pytest.approx(mean, rel=1e-6)
 
 
 def test_bad_pictures_end_in_1_and_are_listed(opening, tmp_path, capsys):

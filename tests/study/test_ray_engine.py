@@ -70,7 +70,9 @@ def test_an_actor_gives_what_the_local_engine_gives(opening, pictures):
     probed = local.probe(Job())
     assert actor.probe() == probed
     heads = tuple(layer["heads"] for layer in probed["layers"])
-    one, two = list(local.results(entries, heads, Job())), actor.results(entries, heads)
+    batches = list(local.results(entries, heads, Job()))
+    one, (two, position) = [batch.results[0] for batch in batches], actor.results(entries, heads)
+    assert position.pictures == len(one)
     assert [first[:4] for first in one] == [second[:4] for second in two]
     for first, second in zip(one, two, strict=True):
         np.testing.assert_allclose(first.values, second.values, rtol=1e-6, atol=1e-7)

@@ -17,8 +17,10 @@ from viewer.export.study_figure import draw_study
 from viewer.export.writing import write_atomically
 from viewer.study import summary as summaries
 from viewer.study.engines import LocalEngine, default_workers
+from viewer.study.heads import encode as encode_heads
+from viewer.study.heads import heads
 from viewer.study.measuring import Opening
-from viewer.study.names import FAILED, FIGURES, REPORT, SUMMARY
+from viewer.study.names import FAILED, FIGURES, HEADS, REPORT, SUMMARY
 from viewer.study.plot import pictures, scatter
 from viewer.study.report import report, told
 from viewer.study.running import Plan, begin
@@ -109,7 +111,9 @@ def write_results(store: Store, source: str) -> None:
     """
     summary = summaries.summarize(store)
     failed = [(one.name, one.reason) for one in store.failed()]
+    found = heads(summary, store.position())
     write_atomically(store.folder / SUMMARY, summaries.encode(summary))
+    write_atomically(store.folder / HEADS, encode_heads(found, summary))
     if failed:
         write_atomically(store.folder / FAILED, _csv(failed))
     for name in FIGURES:
@@ -117,7 +121,7 @@ def write_results(store: Store, source: str) -> None:
         figure = draw_study(scatter(summary), told(summary), _facts(summary), format)
         write_atomically(store.folder / name, figure)
     # Last: who finds it knows that all is there.
-    text = report(summary, source, failed, store.unverified())
+    text = report(summary, found, source, failed, store.unverified())
     write_atomically(store.folder / REPORT, text.encode())
 
 

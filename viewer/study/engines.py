@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from viewer.backends.model import Job
 from viewer.study.decoding import Preparing, in_processes
-from viewer.study.measuring import Measurer, Opening, Result, probe
+from viewer.study.measuring import Batch, Measurer, Opening, probe
 
 if TYPE_CHECKING:
     from viewer.attention.distance import Protocol as DistanceProtocol
@@ -23,8 +23,8 @@ class Engine(Protocol):
     def probe(self, job: Job) -> dict[str, Any]:
         """Open the model and tell of it; see `viewer.study.measuring.probe`."""
 
-    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Result]:
-        """Yield one result for each entry, in their order.
+    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Batch]:
+        """Yield the results of all entries, in their order.
 
         Raises
         ------
@@ -54,13 +54,13 @@ class LocalEngine:
         self._model = self._opening.open(job)
         return probe(self._model, self._protocol, job)
 
-    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Result]:
+    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Batch]:
         """See `Engine.results`."""
         measurer = Measurer(self._model, self._protocol, heads)
         # The model's own steps say nothing of how far a study is: its job only cancels.
         quiet = Job(lambda doing, share: job.check())
         for picture in in_processes(entries, Preparing.of(self._model), self._workers):
-            yield measurer.measure(picture, quiet)
+            yield measurer.batch([picture], quiet)
 
 
 def default_workers() -> int:

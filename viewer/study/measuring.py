@@ -14,10 +14,13 @@ from viewer.state.references import convolution_levels
 from viewer.study.decoding import Failed, Prepared
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
     from viewer.attention.distance import Protocol
     from viewer.attention.layer import AttentionLayer
+    from viewer.attention.position_share import PositionShare
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import RecordMeasures
     from viewer.backends.model import Job, Model
@@ -47,6 +50,16 @@ class Measured(NamedTuple):
 
 
 Result = Measured | Failed
+
+
+class Batch(NamedTuple):
+    """Results of some pictures in their order, and the sums of position's share over those measured.
+
+    `position` is None where pictures have sizes of their own, and so no places in common.
+    """
+
+    results: list[Result]
+    position: PositionShare | None
 
 
 @dataclass(frozen=True)
@@ -89,14 +102,20 @@ class Measurer:
     def __init__(self, model: Model, protocol: Protocol, heads: tuple[int, ...]) -> None:
         self._model, self._protocol, self._heads = model, protocol, heads
 
-    def measure(self, picture: Decoded, job: Job | None = None) -> Result:
-        """Run the model on one picture; what can't be measured is given back as failed.
+    def batch(self, pictures: Iterable[Decoded], job: Job | None = None) -> Batch:
+        """Run the model on some pictures; what can't be measured is given back as failed.
 
         Raises
         ------
         Cancelled
             If the job was cancelled.
         """
+        from viewer.attention.position_share import PositionShare
+
+        position = None if self._model.preprocessing.crop_mode == "whole" else PositionShare()
+        return Batch([self._measure(picture, position, job) for picture in pictures], position)
+
+    def _measure(self, picture: Decoded, position: PositionShare | None, job: Job | None) -> Result:
         if isinstance(picture, Failed):
             return picture
         try:
@@ -109,6 +128,11 @@ class Measurer:
         if heads != self._heads:
             reason = f"{picture.name} made the model attend in other layers or heads than it mostly does."
             return Failed(picture.name, picture.place, reason)
+        try:
+            if position is not None:
+                position.add(record)
+        except ValueError as error:
+            return Failed(picture.name, picture.place, f"{picture.name} differs from the others: {error}.")
         values = values_of(measures, self._protocol)
         return Measured(picture.name, picture.place, picture.sha256, record.verified, values)
 

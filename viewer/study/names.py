@@ -14,6 +14,9 @@ VALUES = "values"
 SUMMARY = "summary.parquet"
 """A row for each layer, head and measure: mean, deviation, error, quartiles."""
 
+HEADS = "heads.csv"
+"""A row for each head: its kind and why, position's share, the mean of every measure."""
+
 FIGURES = ("figure.png", "figure.svg")
 """The scatter with error bars."""
 

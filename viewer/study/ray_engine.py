@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from viewer.errors import InputError, PatchreachError
 from viewer.study.decoding import Preparing, in_threads
-from viewer.study.measuring import Measurer, Opening, Result, probe
+from viewer.study.measuring import Batch, Measurer, Opening, probe
 
 if TYPE_CHECKING:
     from viewer.attention.distance import Protocol
@@ -40,15 +40,15 @@ class Actor:
         except PatchreachError as error:
             return str(error)
 
-    def results(self, entries: list[Entry], heads: tuple[int, ...]) -> list[Result] | str:
-        """Return one result for each entry, in their order; a sentence where the model can't be opened."""
+    def results(self, entries: list[Entry], heads: tuple[int, ...]) -> Batch | str:
+        """Return the results of some entries, in their order; a sentence where the model can't be opened."""
         try:
             model = self._opened()
         except PatchreachError as error:
             return str(error)
         measurer = Measurer(model, self._protocol, heads)
         pictures = in_threads(entries, Preparing.of(model), _DECODERS)
-        return [measurer.measure(picture) for picture in pictures]
+        return measurer.batch(pictures)
 
     def _opened(self) -> Model:
         import torch
@@ -129,7 +129,7 @@ class RayEngine:
         self._actors = [remote.remote(self._opening, self._protocol, share) for _ in range(count)]
         return self._get(self._actors[0].probe.remote(), job, f"Starting {count} actors of Ray")
 
-    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Result]:
+    def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Batch]:
         """See `viewer.study.engines.Engine.results`; batches go round the actors, and come back in order."""
         source, turn = iter(entries), cycle(self._actors)
         waiting: deque[Any] = deque()
@@ -141,7 +141,7 @@ class RayEngine:
                 waiting.append(next(turn).results.remote(batch, heads))
             if not waiting:
                 return
-            yield from self._get(waiting.popleft(), job)
+            yield self._get(waiting.popleft(), job)
 
     def _get(self, reference: Any, job: Job, doing: str = "") -> Any:  # noqa: ANN401 - Ray's own are not typed
         """Wait for what an actor returns; a sentence is an error."""

@@ -9,13 +9,22 @@ import numpy as np
 from viewer.attention.measures import measure_named
 from viewer.state.words import PROTOCOLS, model_words
 from viewer.study.finding import reach, sentences
-from viewer.study.names import FAILED, FIGURES, SUMMARY, VALUES
+from viewer.study.heads import kinds_in
+from viewer.study.names import FAILED, FIGURES, HEADS, SUMMARY, VALUES
 from viewer.study.plot import BARS, pictures
 from viewer.version import __version__
 
 if TYPE_CHECKING:
+    from viewer.study.heads import Head
     from viewer.study.summary import Summary
 
+_KINDS = (
+    "Kinds of heads are decided by the means of their numbers over the pictures, by rules with limits that "
+    f"[{HEADS}]({HEADS}) shows for each head. Position's share: how much of the variance of a head's "
+    "attention, over pictures, queries and keys, is explained by where query and key are, whatever a picture "
+    "shows (smallest and largest of the layer's heads; 1: the same map for every picture). Of a few pictures "
+    "it says little: of maps that have nothing in common it would be 1 over the number of pictures."
+)
 _NAMED = 20  # failed pictures named in the report
 
 
@@ -29,13 +38,17 @@ def told(summary: Summary) -> list[str]:
     return [model, f"{pictures(summary.images)}{at}", protocol, BARS]
 
 
-def report(summary: Summary, source: str, failed: list[tuple[str, str]], unverified: int) -> str:
+def report(
+    summary: Summary, found: list[Head], source: str, failed: list[tuple[str, str]], unverified: int
+) -> str:
     """Return the report.
 
     Parameters
     ----------
     summary
         Of the finished study.
+    found
+        Its heads.
     source
         What the pictures' folder or archive is called.
     failed
@@ -50,7 +63,8 @@ def report(summary: Summary, source: str, failed: list[tuple[str, str]], unverif
         "## What was studied",
         _facts(summary, source, len(failed), unverified),
         "## By layer",
-        _layers(summary),
+        _layers(summary, found),
+        _KINDS,
         "## Measures",
         _measures(summary),
         "## Files",
@@ -87,20 +101,20 @@ def _facts(summary: Summary, source: str, failed: int, unverified: int) -> str:
     return "\n".join(["| | |", "|---|---|", *lines, *(f"\n{note}" for note in facts["notes"])])
 
 
-def _layers(summary: Summary) -> str:
+def _layers(summary: Summary, found: list[Head]) -> str:
     settings = summary.settings
     column = summary.column("mean_distance_px")
     layers = np.array(settings.layer_of)
     by_layer = {one.layer: one for one in reach(summary)}
     lines = [
         "| layer | heads | mean distance of its heads, px | nearest head, px (sd) | farthest head, px (sd) "
-        "| of uniform | local | global |",
-        "|---|---|---|---|---|---|---|---|",
+        "| of uniform | local by distance | global by distance | kinds | position's share |",
+        f"|{'---|' * 10}",
     ]
     for index, heads in enumerate(settings.heads):
         mean, sd = summary.mean[layers == index, column], summary.sd[layers == index, column]
         if not np.isfinite(mean).any():
-            lines.append(f"| {index} | {heads} | no distance | | | | | |")
+            lines.append(f"| {index} | {heads} | no distance{' |' * 8}")
             continue
         near, far = int(np.nanargmin(mean)), int(np.nanargmax(mean))
         cells = [
@@ -109,7 +123,11 @@ def _layers(summary: Summary) -> str:
         ]
         one = by_layer.get(index)
         more = [f"{one.nearest:.2f} to {one.farthest:.2f}", one.local, one.distant] if one else ["", "", ""]
-        lines.append(f"| {index} | {heads} | {' | '.join(map(str, [*cells, *more]))} |")
+        position = np.array([head.position for head in found if head.layer == index])
+        position = position[np.isfinite(position)]
+        share = f"{position.min():.2f} to {position.max():.2f}" if len(position) else ""
+        cells += [*map(str, more), kinds_in(found, index), share]
+        lines.append(f"| {index} | {heads} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -125,6 +143,7 @@ def _files(failed: bool) -> str:
     lines = [
         f"- [{SUMMARY}]({SUMMARY}): mean, standard deviation (n - 1), standard error and quartiles of every "
         "measure of every head.",
+        f"- [{HEADS}]({HEADS}): kind of every head, the numbers that decided it, position's share, means.",
         f"- [{VALUES}/]({VALUES}/): the values of every picture, layer and head, as one table in several "
         "Parquet files.",
         *(f"- [{name}]({name})" for name in FIGURES),

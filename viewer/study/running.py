@@ -18,8 +18,9 @@ from viewer.study.store import Store, require_new
 
 if TYPE_CHECKING:
     from viewer.attention.distance import Protocol
+    from viewer.attention.position_share import PositionShare
     from viewer.study.engines import Engine
-    from viewer.study.measuring import Measured, Opening, Result
+    from viewer.study.measuring import Batch, Measured, Opening
 
 BATCH = 32
 """Pictures committed together unless told otherwise; what a killed process has to do again, at most."""
@@ -143,14 +144,14 @@ def run(
     """
     job.step("Counting the pictures")
     total = plan.source.count()
-    work = _Work(store, plan.batch, job, failing, total, *store.counts())
+    work = _Work(store, plan.batch, job, failing, total, *store.counts(), store.position())
     done = store.done()
     job.step(f"Studying: {work.advance}", work.advance.share)
     left = (entry for entry in plan.source.entries() if not done.has(entry.name, entry.place))
     try:
         with closing(engine.results(left, store.settings.heads, job)) as results:
-            for result in results:
-                work.take(result)
+            for batch in results:
+                work.take(batch)
     finally:
         work.commit()
     return work.advance
@@ -167,6 +168,7 @@ class _Work:
     total: int | None
     done: int
     failed: int
+    position: PositionShare | None
     measured: list[Measured] = field(default_factory=list)
     broken: list[Failed] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
@@ -179,16 +181,21 @@ class _Work:
         rate = self.now / max(time.monotonic() - self.began, 1e-9)
         return Advance(self.done, self.failed, self.total, rate)
 
-    def take(self, result: Result) -> None:
-        """Keep a result, commit if it is time, and tell."""
-        self.now += 1
-        if isinstance(result, Failed):
-            self.failed += 1
-            self.broken.append(result)
-            self.failing(result)
-        else:
-            self.done += 1
-            self.measured.append(result)
+    def take(self, batch: Batch) -> None:
+        """Keep results, commit if it is time, and tell."""
+        for result in batch.results:
+            if isinstance(result, Failed):
+                self.broken.append(result)
+                self.failing(result)
+            else:
+                self.measured.append(result)
+        self.now += len(batch.results)
+        broken = sum(isinstance(result, Failed) for result in batch.results)
+        self.failed, self.done = self.failed + broken, self.done + len(batch.results) - broken
+        if self.position is None:
+            self.position = batch.position
+        elif batch.position is not None:
+            self.position.merge(batch.position)
         full = len(self.measured) + len(self.broken) >= self.batch
         if full or time.monotonic() - self.committed > _LONGEST:
             self.commit()
@@ -197,5 +204,5 @@ class _Work:
     def commit(self) -> None:
         """Commit what is done."""
         if self.measured or self.broken:
-            self.store.commit(self.measured, self.broken)
+            self.store.commit(self.measured, self.broken, self.position)
         self.measured, self.broken, self.committed = [], [], time.monotonic()

@@ -8,8 +8,10 @@ is done again. All parts together are one table, which any program reads as a da
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow
 
+    from viewer.attention.position_share import PositionShare
     from viewer.study.measuring import Measured
 
 _KEY = b"patchreach"
+_SUMS = "position-{}.npz"
 _BLOCK = 128  # images counted together; fixed, so that sums do not depend on where parts end
 
 
@@ -88,8 +92,12 @@ class Store:
             If another process holds it.
         """
         self._lock = hold(self.folder)
-        for draft in (self.folder / VALUES).glob("*.draft"):
+        for draft in (*self.folder.glob("*.draft"), *(self.folder / VALUES).glob("*.draft")):
             draft.unlink()
+        current = self._sums(self.parts)
+        for sums in self.folder.glob(_SUMS.format("*")):
+            if sums != current:
+                sums.unlink()
         return self
 
     def __exit__(
@@ -103,8 +111,18 @@ class Store:
 
     # Writing
 
-    def commit(self, measured: list[Measured], failed: list[Failed]) -> None:
+    def commit(
+        self, measured: list[Measured], failed: list[Failed], position: PositionShare | None = None
+    ) -> None:
         """Add a part; when this returns, it survives whatever happens to the process.
+
+        Parameters
+        ----------
+        measured, failed
+            The pictures of the part.
+        position
+            Sums over these and all pictures before. They are written ahead, under the number of parts they
+            belong to, so that of a process that is killed in between the ones before still count.
 
         Raises
         ------
@@ -113,16 +131,22 @@ class Store:
         """
         import pyarrow.parquet
 
-        path = self._part(self.parts)
+        parts = self.parts
+        path = self._part(parts)
         draft = path.with_suffix(".draft")
         facts = {"images": len(measured), "failed": failed}
         table = self._table(measured).replace_schema_metadata({_KEY: json.dumps(facts)})
         try:
+            if position is not None:
+                sums = io.BytesIO()
+                np.savez(sums, **position.to_arrays())
+                write_whole(self._sums(parts + 1), sums.getvalue())
             with draft.open("wb") as file:
                 pyarrow.parquet.write_table(table, file, compression="zstd")
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
+            self._sums(parts).unlink(missing_ok=True)
         except OSError as error:
             raise _unwritable(path, error) from error
 
@@ -193,6 +217,25 @@ class Store:
             found += [digest(printable(name), place) for name, place, _ in facts["failed"]]
         return Done(found)
 
+    def position(self) -> PositionShare | None:
+        """Return the sums that belong to what is committed; None where there are none.
+
+        Raises
+        ------
+        FileError
+            If they are damaged.
+        """
+        from viewer.attention.position_share import PositionShare
+
+        path = self._sums(self.parts)
+        try:
+            with np.load(path) as arrays:
+                return PositionShare.from_arrays(arrays)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise FileError(path, f"is damaged ({error})") from error
+
     def blocks(self) -> Iterator[npt.NDArray[np.float32]]:
         """Yield the values of so many images at a time, float32 (images, heads, measures), in their order."""
         kept: list[npt.NDArray[np.float32]] = []
@@ -224,6 +267,9 @@ class Store:
                 yield path, json.loads(pyarrow.parquet.read_schema(path).metadata[_KEY])
             except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
                 raise FileError(path, f"is damaged ({error})", _ANEW) from error
+
+    def _sums(self, parts: int) -> Path:
+        return self.folder / _SUMS.format(f"{parts:06d}")
 
     def _part(self, number: int) -> Path:
         return self.folder / VALUES / f"part-{number:06d}.parquet"

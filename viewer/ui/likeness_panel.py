@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from viewer.state.palette import palette as palette_of
 from viewer.ui.likeness_canvas import LikenessCanvas
-from viewer.ui.marks import font
+from viewer.ui.marks import control_font, font
 
 if TYPE_CHECKING:
     from viewer.state.display import Display, DisplayValue
@@ -25,7 +25,7 @@ _CHOICES = (
     ("likeness_heads", "Maps", (("fused", "mean of heads"), ("shown", "the shown head"))),
     ("likeness", "Cosine", (("plain", "plain"), ("centred", "column means removed"))),
 )
-_LEAST_SQUARE = 110  # pixels
+_LEAST_SQUARE = 100  # pixels
 
 
 class LikenessPanel(QWidget):
@@ -79,7 +79,7 @@ class LikenessPanel(QWidget):
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
         for box in self.boxes.values():
-            box.setFont(font(palette))
+            box.setFont(control_font(palette))
         self.canvas.set_theme(palette)
         self.updateGeometry()
 

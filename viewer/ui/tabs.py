@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QTabWidget, QWidget
 
-from viewer.ui.marks import font
+from viewer.ui.marks import control_font
 
 if TYPE_CHECKING:
     from viewer.state.palette import Palette
@@ -26,8 +26,7 @@ class Panel(Protocol):
 class Tabs(QTabWidget):
     """Views that share one place; `currentChanged` speaks when another is brought to the front.
 
-    Any widget that is a `Panel` can be added; it dresses with the window, and the place is high enough for
-    each of them.
+    Any widget that is a `Panel` can be added; it dresses with the window.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -38,6 +37,7 @@ class Tabs(QTabWidget):
         self.tabBar().setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.tabBar().setDrawBase(False)
         self.tabBar().setExpanding(False)
+        self.currentChanged.connect(lambda _: self.updateGeometry())
 
     def add(self, panel: QWidget, title: str, tip: str) -> None:
         """Put a panel at the end."""
@@ -49,12 +49,18 @@ class Tabs(QTabWidget):
         return [self.widget(place) for place in range(self.count())]
 
     def least_height(self) -> int:
-        """Return the height at which each of them can be read."""
-        highest = max((panel.least_height() for panel in self.panels), default=0)
-        return self.tabBar().sizeHint().height() + highest
+        """Return the height at which the panel in front can be read."""
+        front = self.currentWidget()
+        return self.tabBar().sizeHint().height() + (0 if front is None else front.least_height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Return what the panel in front needs: the others may be larger than there is room for beside it."""
+        front = self.currentWidget()
+        width = 0 if front is None else front.minimumSizeHint().width()
+        return QSize(width, self.least_height())
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
-        self.tabBar().setFont(font(palette))
+        self.tabBar().setFont(control_font(palette))
         for panel in self.panels:
             panel.set_theme(palette)

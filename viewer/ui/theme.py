@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from viewer.state.palette import Palette
 
 _Role = QPalette.ColorRole
-_CONTROLS = 11.0  # points, at most: the bar's controls are for who speaks, not for the lecture hall
+CONTROLS = 11.0  # points, at most: the bar's controls are for who speaks, not for the lecture hall
 
 
 def apply_theme(application: QApplication, palette: Palette) -> None:
@@ -77,7 +77,7 @@ def readable_on(colour: QColor) -> QColor:
 def _style(palette: Palette) -> str:
     """Return what a palette can't say; widgets are named by the `kind` property they carry."""
     small = max(palette.points - 1.0, 8.0)
-    controls = min(palette.points, _CONTROLS)
+    controls = min(palette.points, CONTROLS)
     return f"""
         QToolTip {{
             color: {palette.text}; background: {palette.panel};

@@ -50,6 +50,7 @@ class Views(QWidget):
         self._shape: object = None
         self._row.resized.connect(self._divide_row)
         self._column.resized.connect(self._divide_column)
+        self.tabs.currentChanged.connect(self._divide_column)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -84,7 +85,7 @@ class Views(QWidget):
         self._row.propose([width - heads, heads])
 
     def _divide_column(self) -> None:
-        """Give scatter and likeness what they need to be read."""
+        """Give the tab in front what it needs to be read."""
         height = self._column.height() - self._column.handleWidth()
         lower = max(self.tabs.least_height(), int(_SCATTER_SHARE * height))
         self._column.propose([height - lower, lower])

@@ -192,9 +192,7 @@ class ScatterPlot(pg.PlotWidget):
         """Write beside levels what they are; the small type leaves the dots in sight."""
         noted = next((reference for reference in scatter.references if reference.notes), None)
         notes, colour = ((), "") if noted is None else (noted.notes, noted.colour(self._palette))
-        small = font(self._palette)
-        small.setPointSizeF(0.85 * small.pointSizeF())
-        self._notes.put(notes, self._range["x"][1], colour, small)
+        self._notes.put(notes, self._range["x"][1], colour, font(self._palette, 0.85))
 
     def _draw_query(self, scatter: Scatter) -> None:
         there = scatter.query_y is not None

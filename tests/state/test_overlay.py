@@ -119,7 +119,8 @@ def test_the_caption_tells_the_crop():
     shown = describe(record, display=DisplayValue(ring=2), image=whole)
     assert shown.caption == (
         "Model input 64 × 80 px, from 64 × 80 px of the 64 × 100 px picture (height × width); "
-        "4 rows × 5 columns of patches, counted from 0; dashed: what 2 stacked 3x3 convolutions reach"
+        "4 rows × 5 columns of patches, counted from 0; dashed: what 2 stacked 3x3 convolutions reach; "
+        "21 % of the attention on patches lies outside"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from viewer.state.colormaps import rgba
 from viewer.state.maps import picture_map
 from viewer.state.places import UNREACHABLE, patch_of, query_of
+from viewer.state.ring import outside_words, reach_words, ring, share_outside
 from viewer.state.words import grid_words, pixels_words, size_words
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def overlay(
         query=query,
         pins=selection.pins,
         marked=shown.marked,
-        ring=_ring(patch, display.ring, shown.asked.grid),
+        ring=ring(patch, display.ring, shown.asked.grid),
         subject=shown.subject,
         title=shown.title,
         label=shown.label,
@@ -180,13 +181,24 @@ def overlay(
         words=shown.words,
         whole=document.image.pixels,
         box=record.box,
-        caption=_caption(document, record, shown, selection.direction, _hops(patch, display.ring)),
+        caption=_caption(
+            document, record, shown, selection.direction, _ring_words(record, found, selection, display)
+        ),
     )
 
 
-def _hops(patch: Query | None, ring: int) -> int:
-    """Return of how many convolutions the reach is outlined; a prefix token has none."""
-    return ring if isinstance(patch, tuple) else 0
+def _ring_words(
+    record: AttentionRecord, found: Attended | None, selection: SelectionValue, display: DisplayValue
+) -> str:
+    """Say what the ring is, and what of the attention lies outside it; a prefix token has no ring."""
+    if display.ring <= 0 or not isinstance(selection.query, tuple):
+        return ""
+    words = f"dashed: what {reach_words(display.ring)}"
+    if display.map != "attention":
+        return words
+    prefix = bool(record.layers[selection.shown.layer].key_layout.prefix_names)
+    outside = outside_words(share_outside(record, found, selection, display), display.protocol, prefix)
+    return f"{words}; {outside}" if outside else words
 
 
 def overlay_colours(shown: Overlay, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
@@ -230,7 +242,7 @@ def _tiles(layout: TokenLayout) -> bool:
 
 
 def _caption(
-    document: ImageDocument, record: AttentionRecord, shown: PictureMap, direction: Direction, hops: int
+    document: ImageDocument, record: AttentionRecord, shown: PictureMap, direction: Direction, ring_words: str
 ) -> str:
     hatched = shown.values is not None and bool(np.isnan(shown.values).any())
     words = f"Model input {size_words(record.input_size)}"
@@ -239,9 +251,7 @@ def _caption(
         source = _source_words(record.box, document.image.pixels.shape[:2], record.input_size)
         words = f"Model input {pixels_words(record.input_size)}, {source}"
     words += f"; {_grids(shown.asked, shown.answers, direction)}"
-    if hops > 0:
-        reach = "a 3x3 convolution reaches" if hops == 1 else f"{hops} stacked 3x3 convolutions reach"
-        words += f"; dashed: what {reach}"
+    words += f"; {ring_words}" if ring_words else ""
     # First what can't be understood without: in a small window the end may be cut off.
     words = f"{shown.note[:1].upper()}{shown.note[1:]}. {words}" if shown.note else words
     return f"Hatched: {UNREACHABLE}. {words}" if hatched else words
@@ -260,15 +270,3 @@ def _source_words(
     if left < -0.5 or top < -0.5 or right > whole[1] + 0.5 or bottom > whole[0] + 0.5:
         words += f", padded{' to a square' if into[0] == into[1] else ''}"
     return words
-
-
-def _ring(patch: Query | None, hops: int, grid: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    if hops <= 0 or not isinstance(patch, tuple):
-        return None
-    row, column = patch
-    return (
-        max(row - hops, 0),
-        max(column - hops, 0),
-        min(row + hops + 1, grid[0]),
-        min(column + hops + 1, grid[1]),
-    )

@@ -10,6 +10,7 @@ import numpy as np
 from viewer.state.attention_map import fused
 from viewer.state.places import answering_layout, asked_layout, patch_of
 from viewer.state.references import mean_of_numbers, uniform_distances
+from viewer.state.ring import outside_words, reach_words, share_outside
 from viewer.state.words import PROTOCOLS, head_words, pooling_words, prefix_words, query_words
 
 if TYPE_CHECKING:
@@ -42,9 +43,21 @@ def readout(
     if of_map:
         parts.append(of_map)
     elif found is not None:
-        parts.append(_of_query(document, record, found, selection, display))
+        parts.append(
+            f"{_of_query(document, record, found, selection, display)} "
+            f"{_of_ring(record, found, selection, display)}".strip()
+        )
     parts.append(_warnings(document, record, found, selection, display))
     return "\n".join(part for part in parts if part)
+
+
+def _of_ring(
+    record: AttentionRecord, found: Attended, selection: SelectionValue, display: DisplayValue
+) -> str:
+    """Say how much of the query's attention no stack of convolutions as deep as the ring could gather."""
+    prefix = bool(record.layers[selection.shown.layer].key_layout.prefix_names)
+    outside = outside_words(share_outside(record, found, selection, display), display.protocol, prefix)
+    return f"{outside} what {reach_words(display.ring)}." if outside else ""
 
 
 def _of_head(

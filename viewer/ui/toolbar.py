@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QSizePolicy,
     QSlider,
-    QSpinBox,
     QToolBar,
     QWidget,
 )
@@ -33,6 +32,7 @@ _FUSIONS = ("mean", "max", "min")
 # Labels of controls that speak for themselves, in the order in which they may go.
 _SPARE = ("Show", "Colours", "Scale", "Opacity", "Convolutions")
 _SPACING = 4
+_NONE = "none"  # in place of the number of convolutions
 
 
 class KeepsArrows(QObject):
@@ -181,15 +181,18 @@ class OverlayControls(QObject):
         self.opacity.setFixedWidth(70)
         self.fade = QCheckBox("Fade")
         self.grid = QCheckBox("Grid")
-        self.ring = QSpinBox()
+        self.ring = QSlider(Qt.Orientation.Horizontal)
         self.ring.setRange(0, MOST_RINGS)
-        self.ring.setSpecialValueText("none")
+        self.ring.setPageStep(1)
+        self.ring.setFixedWidth(80)
+        self.ring_count = QLabel()
+        self.ring_count.setMinimumWidth(self.ring_count.fontMetrics().horizontalAdvance(_NONE))
         bar.add("Opacity", self.opacity, "Opacity of the overlay")
         bar.add("", self.fade, "Let the picture show through where attention is weak")
         bar.add("", self.grid, "Draw the borders of the patches")
         bar.add(
             "Convolutions",
-            self.ring,
+            _beside(self.ring, self.ring_count),
             "Outline what this many stacked 3x3 convolutions could reach from the query",
         )
         self.opacity.valueChanged.connect(lambda percent: self._set(opacity=percent / 100))
@@ -210,6 +213,18 @@ class OverlayControls(QObject):
             self.fade.setChecked(value.fade)
             self.grid.setChecked(value.grid)
             self.ring.setValue(value.ring)
+        self.ring_count.setText(str(value.ring) if value.ring else _NONE)
+
+
+def _beside(slider: QSlider, count: QLabel) -> QWidget:
+    """Return a slider with its number after it."""
+    both = QWidget()
+    row = QHBoxLayout(both)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(_SPACING)
+    row.addWidget(slider)
+    row.addWidget(count)
+    return both
 
 
 def build_toolbar(documents: Documents, selection: Selection, display: Display) -> ControlBar:
@@ -227,7 +242,7 @@ def build_toolbar(documents: Documents, selection: Selection, display: Display) 
         _add_choice(bar, field, display)
     keeps = KeepsArrows(bar)
     for control in bar.findChildren(QWidget):
-        if isinstance(control, QComboBox | QSlider | QSpinBox):
+        if isinstance(control, QComboBox | QSlider):
             control.setFocusPolicy(Qt.FocusPolicy.TabFocus)
             control.installEventFilter(keeps)
     return bar

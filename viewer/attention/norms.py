@@ -8,6 +8,7 @@ said of any model and layer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,19 +22,35 @@ HIGH_NORM = 3.0
 """A patch is a high-norm patch where its vector is more than so many times as long as the median patch's."""
 
 
-def high_norm_patches(layer: AttentionLayer) -> npt.NDArray[np.bool_] | None:
-    """Return which patches of a layer's queries have a high norm, bool (R * C,) row by row.
+@dataclass(frozen=True, eq=False)
+class PatchNorms:
+    """Norms of the patches that enter a layer.
 
-    None where the norms are not known, or no query has a place.
+    Attributes
+    ----------
+    norms
+        float32 (rows, columns of the layer's queries).
+    median, largest
+        Of all patches.
+    high
+        The high-norm patches, as (row, column).
     """
-    norms = patch_norms(layer)
-    if norms is None:
-        return None
-    return norms > HIGH_NORM * np.median(norms)
+
+    norms: npt.NDArray[np.float32]
+    median: float
+    largest: float
+    high: tuple[tuple[int, int], ...]
 
 
-def patch_norms(layer: AttentionLayer) -> npt.NDArray[np.float32] | None:
-    """Return the norm of each patch of a layer's queries row by row, float32 (R * C,); None if not known."""
-    if layer.stream_norms is None or not layer.query_layout.placed:
+def patch_norms(layer: AttentionLayer) -> PatchNorms | None:
+    """Return the norms of a layer's patches; None where they are not known, or no numbers."""
+    layout = layer.query_layout
+    if layer.stream_norms is None or not layout.placed:
         return None
-    return layer.stream_norms[layer.query_layout.patch_tokens]
+    norms = layer.stream_norms[layout.patch_tokens].reshape(layout.grid)
+    if not np.isfinite(norms).all():
+        return None
+    median = float(np.median(norms))
+    rows, columns = np.nonzero(norms > HIGH_NORM * median)
+    high = tuple(zip(rows.tolist(), columns.tolist(), strict=True))
+    return PatchNorms(norms, median, float(norms.max()), high)

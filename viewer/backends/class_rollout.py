@@ -34,10 +34,7 @@ _SOFTMAX_BACKWARD = "_softmax_backward_data"
 def why_no_class_rollout(record: AttentionRecord, start: int = 0) -> str:
     """Return why a record's model has no class rollout, as a clause; empty if it should have one."""
     if record.provenance.backend == "onnx":
-        return (
-            "it needs gradients, which ONNX Runtime does not compute; open the same weights in PyTorch "
-            "(--model NAME --weights FILE)"
-        )
+        return "it needs gradients, which ONNX Runtime does not compute; open the same weights in PyTorch"
     if record.prediction is None:
         return "the model's output is no list of classes"
     if record.what_if:

@@ -134,7 +134,7 @@ class TorchRunner:
         job
             Told of progress; cancels.
         look
-            Gets the module at the picture's size, the picture as it takes it, and what is known of its layers.
+            Gets the module at the picture's size, the picture as it takes it, and what is known of layers.
 
         Raises
         ------

@@ -10,6 +10,7 @@ from viewer.attention.density import dense_share, density_reference
 from viewer.attention.kinds import head_kinds
 from viewer.attention.measured import SINK_QUERIES, sink_threshold
 from viewer.attention.measures import MEASURES, Measure, measure_named, quartiles
+from viewer.attention.norms import HIGH_NORM, patch_norms
 from viewer.attention.sinks import Sink, sinks_of
 from viewer.export.plain import plain
 
@@ -85,6 +86,11 @@ LAYER_COLUMNS = (
         "double",
         "halfway between the entropies of uniform attention and of a 3x3 window, in nats",
     ),
+    Column("median_norm", "double", "norm of the median patch in the residual stream entering the layer"),
+    Column("largest_norm", "double", "norm of the longest patch there"),
+    Column(
+        "high_norm_patches", "int64", f"how many are more than {HIGH_NORM:g} times the median patch's norm"
+    ),
 )
 
 
@@ -107,10 +113,24 @@ def of_layer(layer: AttentionLayer, measured: LayerMeasures, protocol: Protocol)
     found["sink_above"] = sink_threshold(measured.keys) if measured.keys > 1 else None
     found["dense_share"] = _number(dense_share(layer, measured))
     found["dense_above_nats"] = _number(reference.limit if reference.uniform > reference.local else math.nan)
+    found |= _norms(layer)
     found["uniform"] = {
         measure.name: _number(measure.uniform(layer, protocol)) for measure in MEASURES if measure.uniform
     }
     return found
+
+
+def _norms(layer: AttentionLayer) -> dict[str, Any]:
+    """Return what there is to say of the residual stream that enters a layer; None where it is not known."""
+    norms = patch_norms(layer)
+    if norms is None:
+        return dict.fromkeys(("median_norm", "largest_norm", "high_norm_patches", "high_norm_at"))
+    return {
+        "median_norm": norms.median,
+        "largest_norm": norms.largest,
+        "high_norm_patches": len(norms.high),
+        "high_norm_at": [list(patch) for patch in norms.high],
+    }
 
 
 def of_head(layer: dict[str, Any], head: int) -> dict[str, Any]:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.state.picture_map import PictureMap, layers_words, on_patches, on_prefix, strongest, without
+from viewer.state.picture_map import (
+    NOT_FINITE,
+    PictureMap,
+    layers_words,
+    on_patches,
+    on_prefix,
+    strongest,
+    without,
+)
 from viewer.state.places import patch_of
 from viewer.state.scale import plain_end
 from viewer.state.words import query_words
@@ -81,6 +89,8 @@ def class_map(
     if rolled is None or isinstance(rolled, str):
         return without(record, subject, rolled or "", layers, f"what speaks for {named} is being worked out")
     layout, values = rolled.layout, on_patches(rolled.relevance, rolled.layout)
+    if not np.isfinite(values).all():
+        return without(record, subject, NOT_FINITE, layers)
     largest = float(values.max())
     return PictureMap(
         asked=layout,
@@ -92,7 +102,7 @@ def class_map(
         prefix=on_prefix(rolled.relevance, layout, record.prefix_names),
         subject=subject,
         title=f"{subject}: what speaks for {named}",
-        label="relevance (attention × gradient of the class's logit)",
+        label="relevance (logits)",
         scale_label="this map's own scale",
         layers=layers,
         words=_words(record, rolled, values, named, selection),

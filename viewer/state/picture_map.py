@@ -106,6 +106,10 @@ def without(
     )
 
 
+NOT_FINITE = "the model's numbers are not finite for this picture"
+"""Why a map can't be shown though it was worked out."""
+
+
 def on_patches(values: npt.NDArray[np.float32], layout: TokenLayout) -> npt.NDArray[np.float32]:
     """Put one value a token where the patches are, float32 (rows, columns)."""
     return values[layout.patch_tokens].reshape(layout.grid)

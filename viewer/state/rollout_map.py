@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer.state.picture_map import PictureMap, layers_words, on_patches, on_prefix, strongest, without
+import numpy as np
+
+from viewer.state.picture_map import (
+    NOT_FINITE,
+    PictureMap,
+    layers_words,
+    on_patches,
+    on_prefix,
+    strongest,
+    without,
+)
 from viewer.state.scale import plain_end
 from viewer.state.words import prefix_words, query_words
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    import numpy as np
     import numpy.typing as npt
 
     from viewer.attention.layout import TokenLayout
@@ -63,6 +72,8 @@ def rollout_map(
     token = None if query is None else record.token_in(rolled.layout, query)
     if token is None:
         return without(record, subject, "", layers, "point at a patch to see what it draws on")
+    if not np.isfinite(rolled.matrix[token]).all():
+        return without(record, subject, NOT_FINITE, layers)
     return _described(record, rolled, token, selection, display, subject, layers)
 
 

@@ -91,6 +91,7 @@ class ClassBox(QComboBox):
         self._display = display
         self._offered: tuple[tuple[int, str, float], ...] = ()
         self.setEditable(True)
+        self.setEnabled(False)
         self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(16)
@@ -105,6 +106,7 @@ class ClassBox(QComboBox):
         best = best_classes(scene.document.record if scene.document is not None else None)
         if best != self._offered:
             self._offered = best
+            self.setEnabled(bool(best))
             with QSignalBlocker(self):
                 self.clear()
                 for number, label, share in best:

@@ -149,6 +149,15 @@ class TokenLayout:
         centres = np.stack([rows, columns], axis=1) * self.patch_px + self.origin
         return bool((np.abs(self.positions[self.cells >= 0] - centres) <= _SAME).all())
 
+    @cached_property
+    def consecutive(self) -> slice | None:
+        """The token indices of the patches, where those are consecutive tokens in row-major order."""
+        if not self.placed or (np.diff(self.patch_tokens) != 1).any():
+            return None
+        first = int(self.patch_tokens[0])
+        alone = np.count_nonzero(self.cells >= 0) == len(self.patch_tokens)
+        return slice(first, first + len(self.patch_tokens)) if alone else None
+
     def same_patches(self, other: TokenLayout) -> bool:
         """Return whether two layouts have their patches at the same places."""
         return self is other or (
@@ -188,7 +197,9 @@ class TokenLayout:
         if isinstance(query, str):
             if query in self.prefix_names:
                 return int(self.prefix_tokens[self.prefix_names.index(query)])
-            known = ", ".join(self.prefix_names) or "none"
+            few = self.prefix_names[:_NAMED]
+            more = f", ... {len(self.prefix_names) - _NAMED} more" if len(self.prefix_names) > _NAMED else ""
+            known = ", ".join(few) + more or "none"
             raise LookupError(f"There is no prefix token {query!r}; this model's prefix tokens: {known}.")
         if isinstance(query, tuple):
             if not self.placed:
@@ -216,6 +227,8 @@ def is_index(value: object) -> bool:
 # Traced coordinates carry float32 rounding: values closer than this are one coordinate, in pixels.
 _SAME = 0.1
 _HALFWAY = 1e-3  # of a patch
+# Names of tokens that an error lists; a layer of channels has hundreds.
+_NAMED = 8
 
 
 class _Axis(NamedTuple):

@@ -9,6 +9,8 @@ import torch
 from viewer.attention.measured import NEAR_HOPS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer
@@ -49,6 +51,13 @@ class Places:
         self.patch_px = layer.query_layout.patch_px
         self.on_patches = self._keys.isfinite().all(dim=2)[:, None].to(torch.float32)
         self._prefix = torch.tensor(layer.key_layout.prefix_tokens, device=device)
+        self._patches = layer.key_layout.consecutive if self.groups == 1 else None
+
+    def patch_sum(self, weights: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return attention on keys with a place, (groups * heads, rows); `total` weighs them by a factor."""
+        if self._patches is not None:
+            return weights[:, :, self._patches].sum(dim=-1)
+        return total(self.on_patches)
 
     def prefix_sum(self, weights: Tensor) -> Tensor:
         """Return attention on keys without a place, (groups * heads, rows)."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer
-    from viewer.attention.layout import TokenLayout
 
 _BLOCK = 1 << 19  # weights laid out at once, so that they stay in the processor's cache
 # Weights that differ by less than a third of a percent differ by rounding: the root of it.
@@ -36,14 +35,9 @@ def offset_sums(layer: AttentionLayer) -> OffsetSums | None:
     queries, keys = layer.query_layout, layer.key_layout
     if not (queries.placed and queries.same_patches(keys)):
         return None
-    plain = not layer.limited and _row_by_row(queries) and _row_by_row(keys)
-    return _PlainOffsets(layer) if plain else _AnyOffsets(layer)
-
-
-def _row_by_row(layout: TokenLayout) -> bool:
-    """Return whether the patches are consecutive tokens in row-major order."""
-    first, count = int(layout.patch_tokens[0]), layout.grid[0] * layout.grid[1]
-    return bool((layout.patch_tokens == np.arange(first, first + count)).all())
+    if layer.limited or queries.consecutive is None or keys.consecutive is None:
+        return _AnyOffsets(layer)
+    return _PlainOffsets(layer, queries.consecutive, keys.consecutive)
 
 
 def _share(sums: Tensor, pairs: Tensor, squares: Tensor) -> Tensor:
@@ -79,11 +73,9 @@ class _PlainOffsets:
     keys. Read with a stride longer by one, they lie in such a way that equal offsets meet, and are summed.
     """
 
-    def __init__(self, layer: AttentionLayer) -> None:
+    def __init__(self, layer: AttentionLayer, queries: slice, keys: slice) -> None:
         self._grid = rows, columns = layer.query_layout.grid
-        self._first = int(layer.query_layout.patch_tokens[0])
-        start = int(layer.key_layout.patch_tokens[0])
-        self._keys = slice(start, start + rows * columns)
+        self._first, self._keys = queries.start, keys
         heads, device = layer.heads, layer.scores.device
         # Offsets of one grid row begin at 1 - columns; the first place of each row is one offset too many.
         self._sums = torch.zeros((heads, 2 * rows - 1, 2 * columns), dtype=torch.float64, device=device)

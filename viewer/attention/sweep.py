@@ -135,7 +135,7 @@ def _sweep_chunk(stacked: Scores, places: Places, rows: slice, sums: _Sums, scra
         # Not as a matrix product: `sum` adds pairwise and keeps two digits more.
         return torch.mul(of_groups, factor[:, None], out=product).sum(dim=-1).flatten(end_dim=1)
 
-    sums.patch_mass[:, rows] = total(places.on_patches)
+    sums.patch_mass[:, rows] = places.patch_sum(weights, total)
     sums.prefix_mass[:, rows] = places.prefix_sum(weights)
     if not places.placed:
         return weights
@@ -147,8 +147,8 @@ def _sweep_chunk(stacked: Scores, places: Places, rows: slice, sums: _Sums, scra
     else:
         sums.patches[:, rows] = total(apart.patches)
     # So few keys are near that a matrix product, being quicker, keeps all digits.
-    near = torch.matmul(of_groups.transpose(1, 2), apart.near.mT)
-    for into, found in zip(sums[-len(NEAR_HOPS) :], near.unbind(dim=-1), strict=True):
+    near = torch.matmul(apart.near, of_groups.permute(0, 2, 3, 1))
+    for into, found in zip(sums[-len(NEAR_HOPS) :], near.unbind(dim=2), strict=True):
         into[:, rows] = found.transpose(1, 2).flatten(end_dim=1)
     return weights
 

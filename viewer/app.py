@@ -26,6 +26,7 @@ from viewer.state.requests import FigureRequest, ModelRequest, SlideRequest, Tab
 from viewer.state.scene import Scene
 from viewer.state.selection import Selection
 from viewer.state.what_if import WhatIf
+from viewer.ui.compare_actions import CompareActions
 from viewer.ui.jobs import Bug, Jobs, Request
 from viewer.ui.lesson_actions import LessonActions
 from viewer.ui.likeness_work import LikenessWork
@@ -164,6 +165,7 @@ class Session(QObject):
         )
         state = (self.documents, self.selection, self.display, self.scene)
         self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
+        self.comparing = CompareActions(self.window, self.documents, self.display, self.jobs)
         self.likeness_work = LikenessWork(self.documents, self.scene, self.jobs, self)
         # Last: it changes the selection in answer to a change, which the others are to hear of first.
         self.looking = Looking(self.documents, self.selection)

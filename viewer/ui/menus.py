@@ -138,6 +138,13 @@ class Menus:
             "Shift+R",
             lambda: self._change(ring=max(self._display.value.ring - 1, 0)),
         )
+        add(
+            menu,
+            "Compare with a convolutional &network…",
+            "",
+            self._window.network_asked.emit,
+            "Draw the stages of a ResNet, or another network, on the scatter",
+        )
         menu.addSeparator()
         add(menu, "&Film strip", "F9", self._window.toggle_film_strip, "Show or hide the film strip")
 

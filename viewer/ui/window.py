@@ -66,6 +66,8 @@ class Window(QMainWindow):
         A `ModelRequest`, a `Preprocessing`, an export request.
     sample_asked
         The sample model and picture.
+    network_asked
+        A convolutional network is to be chosen to compare with.
     lesson_asked
         The lesson is to begin.
     copy_asked
@@ -81,6 +83,7 @@ class Window(QMainWindow):
     preprocessing_asked = Signal(object)
     export_asked = Signal(object)
     sample_asked = Signal()
+    network_asked = Signal()
     lesson_asked = Signal()
     copy_asked = Signal(str)
     closed = Signal()

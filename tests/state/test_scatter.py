@@ -9,8 +9,8 @@ import torch
 from tests.state.records import document_of, mixed_record, random_record, record_of, weights_of
 from viewer.state.attended import attended
 from viewer.state.display import DisplayValue
-from viewer.state.references import steps
-from viewer.state.scatter import NO_CONVOLUTION, scatter
+from viewer.state.references import NO_CONVOLUTION, steps
+from viewer.state.scatter import scatter
 from viewer.state.selection import HeadRef, SelectionValue
 
 WHOLE = HeadRef(0, None)

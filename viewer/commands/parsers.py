@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from viewer.commands import arguments
+from viewer.commands.view_options import add_view_options
 from viewer.version import __version__
 
 USAGE = 2  # exit code
@@ -131,7 +132,7 @@ def _render_parser() -> ArgumentParser:
     _add_protocol(parser)
     _add_what_if(parser)
     parser.add_argument("--unit", choices=("px", "patches"), default="px", help="of distances")
-    _add_axes(parser)
+    add_view_options(parser)
     _add_map(parser)
     parser.add_argument(
         "--compare",
@@ -141,35 +142,6 @@ def _render_parser() -> ArgumentParser:
     )
     _add_looks(parser)
     return parser
-
-
-def _add_axes(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--x",
-        type=arguments.x_measure,
-        default="layer",
-        metavar="NAME",
-        help="what the scatter has across: layer (default), or a measure as for --y",
-    )
-    parser.add_argument(
-        "--y",
-        type=arguments.y_measure,
-        default="mean_distance",
-        metavar="NAME",
-        help="what it has upwards: mean_distance (default), entropy_nats, nmi, ...; a wrong name lists all",
-    )
-    parser.add_argument(
-        "--likeness",
-        choices=("plain", "centred"),
-        default="plain",
-        help="cosines of maps as they are (default), or without the means of their columns",
-    )
-    parser.add_argument(
-        "--between",
-        choices=("layers", "heads"),
-        default="layers",
-        help="compare layers (of the head, or of all in the mean), or the heads of the layer",
-    )
 
 
 def _add_map(parser: ArgumentParser) -> None:

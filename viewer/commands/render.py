@@ -86,6 +86,7 @@ def _display(options: Namespace) -> DisplayValue:
         compare=options.compare or "",
         x_measure=options.x,
         y_measure=options.y,
+        kinds=options.kinds,
         likeness=options.likeness,
         likeness_of=options.between,
         likeness_heads="fused" if isinstance(options.head, str) else "shown",

@@ -95,6 +95,7 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "map_class": display.map_class,
             "x_measure": display.x_measure,
             "y_measure": display.y_measure,
+            "kinds": display.kinds,
             "compare": model_name(display.compare),
             "likeness": display.likeness,
             "likeness_of": display.likeness_of,

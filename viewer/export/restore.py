@@ -141,7 +141,7 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
         count = _count(raw.get(number))
         if count is not None and count <= most:
             found[number] = count
-    for switch in ("fade", "grid"):
+    for switch in ("fade", "grid", "kinds"):
         if isinstance(raw.get(switch), bool):
             found[switch] = raw[switch]
     for axis in ("x_measure", "y_measure"):

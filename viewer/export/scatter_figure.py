@@ -11,12 +11,14 @@ from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
 from viewer.export.typesetting import font, text_width, wrap, wrap_clauses
+from viewer.state.kinds import counted, mark_of
 from viewer.state.ranges import nice_range
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from viewer.export.sheet import Sheet, Style
+    from viewer.state.kinds import KindMark
     from viewer.state.ranges import Along
     from viewer.state.references import Reference
     from viewer.state.scatter import Scatter
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 _ROW = 1.7  # height of a legend row, in ems
 
 # As in the window's scatter.
-_FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
 _LINES: dict[str, dict[str, Any]] = {
     "uniform": {"linestyle": (0, (4, 2)), "linewidth": 1.2},
     "uniform query": {"linestyle": (0, (1, 2)), "linewidth": 1.0},
@@ -95,11 +96,13 @@ class ScatterPart:
             return []
         pales = ", paler the more it attends to prefix tokens" if scatter.pales else ""
         entries = [
-            Entry(f"a head{pales}", self._head_marks()),
+            *([] if scatter.kinds is not None else [Entry(f"a head{pales}", self._head_marks())]),
             Entry("shown", self._shown_marks),
         ]
+        kinds = () if scatter.kinds is None else counted(scatter.kinds)
+        entries[:0] = [Entry(f"{mark.kind}: {n} heads", self._head_marks(kind=mark)) for mark, n in kinds]
         if scatter.shown.layer < 0:
-            entries.pop()
+            del entries[-1]
         if scatter.spread is not None:
             entries.append(Entry("spread over the pictures", {"color": palette.dot, "linewidth": 0.8}))
         for reference in scatter.references:
@@ -109,7 +112,7 @@ class ScatterPart:
             entries.append(Entry(words, self._reference_marks(reference)))
         if scatter.query_y is not None:
             words = f"the same head, for {scatter.query_label} only"
-            entries.insert(2, Entry(words, self._query_marks))
+            entries.append(Entry(words, self._query_marks))
         return entries
 
     def _reference_marks(self, reference: Reference) -> dict[str, Any]:
@@ -135,10 +138,13 @@ class ScatterPart:
         """Height in pixels at scale 1."""
         return self._plot_height + round(self.style.em * (3.4 + _ROW * len(self._legend_rows)))
 
-    def _head_marks(self, opacity: float = 1.0) -> dict[str, Any]:
+    def _head_marks(self, opacity: float = 1.0, kind: KindMark | None = None) -> dict[str, Any]:
         """Return a dot's marks; sizes and lines are those of the window."""
-        dot = self.style.palette.dot
-        return _mark("o", 0.56 * self.style.points, dot, 0.8, (dot, opacity))
+        palette, points = self.style.palette, self.style.points
+        if kind is not None:
+            colour = kind.colour(palette)
+            return _mark(kind.marker, 0.67 * points, colour, 0.8, (colour, opacity))
+        return _mark("o", 0.56 * points, palette.dot, 0.8, (palette.dot, opacity))
 
     @property
     def _query_marks(self) -> dict[str, Any]:
@@ -200,8 +206,10 @@ class ScatterPart:
         if scatter.spread is not None:
             for x, ends in zip(scatter.x, scatter.spread, strict=True):
                 axes.plot([x, x], ends, color=self.style.palette.dot, linewidth=0.8)
-        for x, y, mass in zip(scatter.x, scatter.y, scatter.prefix_mass, strict=True):
-            axes.plot([x], [y], clip_on=False, **self._head_marks(max(1 - float(mass), _FAINTEST)))
+        for place, opacity in enumerate(scatter.opacity.tolist()):
+            kind = None if scatter.kinds is None else mark_of(scatter.kinds[place])
+            marks = self._head_marks(opacity, kind)
+            axes.plot([scatter.x[place]], [scatter.y[place]], clip_on=False, **marks)
         if scatter.query_y is not None:
             axes.plot(scatter.query_x, scatter.query_y, clip_on=False, **self._query_marks)
         picked = scatter.picked

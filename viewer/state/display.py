@@ -56,6 +56,8 @@ class DisplayValue:
         name of a measure in `viewer.attention.measures.MEASURES`.
     compare
         Name or file of a convolutional network whose stages the scatter shows beside the heads; mostly empty.
+    kinds
+        Whether the dots of the scatter have the colour and shape of their head's kind.
     likeness
         Which cosines the likeness view shows: of attention as it is, or without the means of its columns.
     likeness_of
@@ -79,6 +81,7 @@ class DisplayValue:
     map_class: int = -1
     x_measure: str = "layer"
     y_measure: str = "mean_distance"
+    kinds: bool = False
     compare: str = ""
     likeness: Centring = "plain"
     likeness_of: Likened = "layers"

@@ -48,6 +48,11 @@ class Palette:
     mat: str
     points: float
 
+    @property
+    def dark(self) -> bool:
+        """Whether things lie on a dark ground."""
+        return int(self.ground[1:3], 16) < 128
+
 
 # Okabe and Ito's set keeps apart for every kind of colour vision.
 _LIGHT = Palette(

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from viewer.state.display import Protocol, Unit
     from viewer.state.palette import Palette
 
+UNIFORM_LABEL = "uniform attention"
+CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
+NO_CONVOLUTION = "no line for convolutions: the layers differ in their patches"
+
 ReferenceKind = Literal["uniform", "uniform query", "convolution", "network", "effective"]
 
 
@@ -68,6 +72,8 @@ def colour_of(kind: str, palette: Palette) -> str:
 # Not `lru_cache`, which would keep a layer, and with it a whole record, alive.
 _kept: WeakKeyDictionary[AttentionLayer, dict[tuple[str, str], npt.NDArray[np.float64]]] = WeakKeyDictionary()
 
+_levels: WeakKeyDictionary[AttentionLayer, dict[tuple[str, str], float]] = WeakKeyDictionary()
+
 
 def uniform_distances(layer: AttentionLayer, protocol: Protocol, unit: Unit) -> npt.NDArray[np.float64]:
     """Return the distance of each patch query if it attended evenly to all it can reach.
@@ -84,10 +90,18 @@ def uniform_distances(layer: AttentionLayer, protocol: Protocol, unit: Unit) -> 
 
 
 def uniform_level(layer: AttentionLayer, measure: Measure, protocol: Protocol) -> float:
-    """Return what uniform attention in a layer gives; NaN where the measure has no such reference."""
-    if is_distance(measure):
-        return mean_of_numbers(uniform_distances(layer, protocol, measure.unit))
-    return float("nan") if measure.uniform is None else float(measure.uniform(layer, protocol))
+    """Return what uniform attention in a layer gives; NaN where the measure has no such reference.
+
+    Kept while the layer is.
+    """
+    of_layer = _levels.setdefault(layer, {})
+    if (measure.name, protocol) not in of_layer:
+        if is_distance(measure):
+            level = mean_of_numbers(uniform_distances(layer, protocol, measure.unit))
+        else:
+            level = float("nan") if measure.uniform is None else float(measure.uniform(layer, protocol))
+        of_layer[measure.name, protocol] = level
+    return of_layer[measure.name, protocol]
 
 
 def is_distance(measure: Measure) -> bool:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from viewer.state.axes import DISTANCE, LAYER_AXIS, Axis, axis_of, measure_of
+from viewer.state.axes import DISTANCE, LAYER_AXIS, Axis, axis_of
 from viewer.state.comparison import network_reference
-from viewer.state.references import (
-    Reference,
-    convolution_levels,
-    crossing,
-    is_distance,
-    steps,
-    uniform_distances,
-    uniform_level,
-)
+from viewer.state.dots import dots_of, of_query, side_by_side, uniform_of_query
+from viewer.state.kinds import kind_words
 from viewer.state.selection import HeadRef
 from viewer.state.words import query_words
 
@@ -27,20 +19,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from viewer.attention.layer import AttentionLayer
-    from viewer.attention.measures import Measure
-    from viewer.attention.record import AttentionRecord
-    from viewer.attention.sweep import LayerMeasures, RecordMeasures
+    from viewer.attention.kinds import HeadKind
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue
     from viewer.state.documents import ImageDocument
+    from viewer.state.references import Reference
     from viewer.state.selection import SelectionValue
 
-UNIFORM_LABEL = "uniform attention"
-CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
-NO_CONVOLUTION = "no line for convolutions: the layers differ in their patches"
+_FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
 NO_DISTANCE = "No distance to measure: in no layer do patches attend to patches"
-_COLUMN = 0.62  # share of a layer's column over which its heads stand side by side
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +49,8 @@ class Scatter:
         whole map.
     prefix_mass
         float64 (dots,), mean attention on prefix tokens, 0 to 1.
+    kinds
+        Kind of each head with the numbers that decided it, where dots are to show it; else None.
     references
         Lines and points that the dots are read against.
     layers
@@ -95,11 +84,17 @@ class Scatter:
     query_label: str = ""
     blank: str = ""
     missing: tuple[str, ...] = ()
+    kinds: tuple[HeadKind, ...] | None = None
 
     @property
     def pales(self) -> bool:
         """Whether any head attends to prefix tokens, so that dots are of different strength."""
-        return bool((self.prefix_mass > 0).any())
+        return self.kinds is None and bool((self.prefix_mass > 0).any())
+
+    @property
+    def opacity(self) -> npt.NDArray[np.float64]:
+        """How opaque each dot is, float64 (dots,): less the more of its attention goes to prefix tokens."""
+        return np.maximum(1 - self.prefix_mass, _FAINTEST) if self.pales else np.ones(len(self.layer))
 
     @property
     def picked(self) -> npt.NDArray[np.bool_]:
@@ -128,7 +123,8 @@ class Scatter:
             numbers.append(f"{self.x_axis.words} {self.x_axis.number(self.x[place])}")
         if self.pales and "prefix_mass" not in (self.x_axis.name, self.y_axis.name):
             numbers.append(f"prefix {100 * self.prefix_mass[place]:.0f} %")
-        return f"{name}: {', '.join(numbers)}"
+        words = f"{name}: {', '.join(numbers)}"
+        return words if self.kinds is None else f"{words}\n{kind_words(self.kinds[place])}"
 
 
 def scatter_of(
@@ -189,45 +185,12 @@ def scatter_of(
     )
 
 
-def side_by_side(layer: npt.NDArray[np.int64], head: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return the place of each dot where layers lie along an axis: the heads share their layer's column."""
-    most = int(head.max(initial=0)) + 1
-    return layer + ((head + 0.5) / most - 0.5) * _COLUMN
-
-
 def title_of(x_axis: Axis, y_axis: Axis) -> str:
     """Return what a scatter shows, as a title."""
     if y_axis.name.startswith(DISTANCE) and x_axis.counts_layers:
         return "How far each head reaches"
     words = f"{y_axis.words[0].upper()}{y_axis.words[1:]}"
     return f"{words} of each head" if x_axis.counts_layers else f"{words} against {x_axis.words} of each head"
-
-
-@dataclass(frozen=True, eq=False)
-class _Dots:
-    """What of the scatter does not depend on the selection; arrays as in `Scatter`."""
-
-    layer: npt.NDArray[np.int64]
-    head: npt.NDArray[np.int64]
-    x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float64]
-    x_measure: Measure | None
-    y_measure: Measure
-    # For each layer with dots: its index, the measures of its queries (heads, R * C) along either axis, None
-    # where it has none, and the queries under those of the record.
-    per_query: tuple[_OfQueries, ...]
-    prefix_mass: npt.NDArray[np.float64]
-    references: tuple[Reference, ...]
-    missing: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _OfQueries:
-    index: int
-    heads: int
-    x: npt.NDArray[np.floating] | None
-    y: npt.NDArray[np.floating] | None
-    under: npt.NDArray[np.int64]
 
 
 def scatter(
@@ -239,7 +202,7 @@ def scatter(
         return None
     axes = (display.x_measure, display.y_measure)
     x_axis, y_axis = (axis_of(name, display.protocol, display.unit) for name in axes)
-    dots = _dots(record, measures, display)
+    dots = dots_of(record, measures, display)
     query_x, query_y, query_label = None, None, ""
     references, missing = dots.references, dots.missing
     network, why_none = network_reference(record, measures, display, dots.y)
@@ -247,12 +210,12 @@ def scatter(
     missing = (*missing, why_none) if why_none else missing
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple) and len(dots.layer):
-        query_x, query_y, why = _of_query(record, dots, query)
+        query_x, query_y, why = of_query(record, dots, query)
         if query_y is None:
             missing = (*missing, why)
         else:
             query_label = query_words(query, brief=True, grid=None if record.one_grid else record.grid)
-            references = (*references, *_uniform_of_query(record, dots, query, display))
+            references = (*references, *uniform_of_query(record, dots, query, display))
     return Scatter(
         layer=dots.layer,
         head=dots.head,
@@ -271,6 +234,7 @@ def scatter(
         query_label=query_label,
         blank="" if len(dots.layer) else _why_blank(x_axis, y_axis),
         missing=missing,
+        kinds=dots.kinds,
     )
 
 
@@ -279,158 +243,3 @@ def _why_blank(x_axis: Axis, y_axis: Axis) -> str:
         return NO_DISTANCE
     words = y_axis.words if x_axis.counts_layers else f"{y_axis.words} and {x_axis.words}"
     return f"Nothing to draw: {words} can't be measured in any layer of this model"
-
-
-def _of_query(
-    record: AttentionRecord, dots: _Dots, query: tuple[int, int]
-) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None, str]:
-    """Return the measures of one query, each layer's patch that lies under it; or None, and why."""
-    for measure in (dots.x_measure, dots.y_measure):
-        if measure is not None and measure.of_queries is None:
-            return None, None, f"{measure.words} is of all queries together, so one query has none"
-    place = query[0] * record.grid[1] + query[1]
-    y = _column([_at(part.y, part, place) for part in dots.per_query])
-    if dots.x_measure is None:
-        return dots.x, y, ""
-    return _column([_at(part.x, part, place) for part in dots.per_query]), y, ""
-
-
-def _at(values: npt.NDArray[np.floating] | None, part: _OfQueries, place: int) -> npt.NDArray[np.float64]:
-    return np.full(part.heads, np.nan) if values is None else values[:, part.under[place]]
-
-
-def _uniform_of_query(
-    record: AttentionRecord, dots: _Dots, query: tuple[int, int], display: DisplayValue
-) -> tuple[Reference, ...]:
-    """Return uniform attention of one query: a corner is far from more patches than the centre.
-
-    Nothing where neither axis is a distance: other references are the same for every query.
-    """
-    place = query[0] * record.grid[1] + query[1]
-    label = f"{UNIFORM_LABEL}, for this query"
-    if not any(m is not None and is_distance(m) for m in (dots.x_measure, dots.y_measure)):
-        return ()
-
-    def levels(measure: Measure) -> npt.NDArray[np.float64]:
-        found = np.full(len(record.layers), np.nan)
-        for part in dots.per_query:
-            layer = record.layers[part.index]
-            if not is_distance(measure):
-                found[part.index] = uniform_level(layer, measure, display.protocol)
-                continue
-            of_layer = uniform_distances(layer, display.protocol, measure.unit)
-            if len(of_layer):
-                found[part.index] = of_layer[part.under[place]]
-        return found
-
-    if dots.x_measure is None:
-        return (Reference("uniform query", *steps(levels(dots.y_measure)), label),)
-    found = crossing("uniform query", levels(dots.x_measure), levels(dots.y_measure), label)
-    return () if found is None else (found,)
-
-
-_kept: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], _Dots]] = WeakKeyDictionary()
-
-
-def _dots(record: AttentionRecord, measures: RecordMeasures, display: DisplayValue) -> _Dots:
-    """Read the measures; kept while they are, since every hover asks again."""
-    of_record = _kept.setdefault(measures, {})
-    key = (display.x_measure, display.y_measure, display.protocol, display.unit)
-    if key not in of_record:
-        of_record[key] = _read(record, measures, display)
-    return of_record[key]
-
-
-def _read(record: AttentionRecord, measures: RecordMeasures, display: DisplayValue) -> _Dots:
-    y_measure = measure_of(display.y_measure, display.unit)
-    counts_layers = axis_of(display.x_measure, display.protocol, display.unit).counts_layers
-    x_measure = None if counts_layers else measure_of(display.x_measure, display.unit)
-    wanted = [measure for measure in (x_measure, y_measure) if measure is not None]
-    rows = [
-        (layer, measured)
-        for layer, measured in zip(record.layers, measures.layers, strict=True)
-        if all(_has(layer, measured, measure, display) for measure in wanted)
-    ]
-    heads = [layer.heads for layer, _ in rows]
-    layer = np.repeat([layer.index for layer, _ in rows], heads).astype(np.int64)
-    head = _column([np.arange(count) for count in heads]).astype(np.int64)
-
-    def values(measure: Measure) -> npt.NDArray[np.float64]:
-        return _column([measure.of_heads(measured, display.protocol) for _, measured in rows])
-
-    references, missing = _references(record, rows, x_measure, y_measure, display)
-    return _Dots(
-        layer=layer,
-        head=head,
-        x=side_by_side(layer, head) if x_measure is None else values(x_measure),
-        y=values(y_measure),
-        x_measure=x_measure,
-        y_measure=y_measure,
-        per_query=tuple(_queries(record, *row, x_measure, y_measure, display) for row in rows),
-        prefix_mass=_column([measured.mean_prefix_mass() for _, measured in rows]),
-        references=references,
-        missing=missing,
-    )
-
-
-def _has(layer: AttentionLayer, measured: LayerMeasures, measure: Measure, display: DisplayValue) -> bool:
-    """Return whether a layer has a measure: of channels, which have no place and are no tokens, none."""
-    if layer.kind == "channel" or not layer.key_layout.placed:
-        return False
-    return bool(np.isfinite(measure.of_heads(measured, display.protocol)).any())
-
-
-def _queries(
-    record: AttentionRecord,
-    layer: AttentionLayer,
-    measured: LayerMeasures,
-    x_measure: Measure | None,
-    y_measure: Measure,
-    display: DisplayValue,
-) -> _OfQueries:
-    """Return the measures of each query of a layer; a pooling query is not one that can be selected."""
-    placed = layer.query_layout.placed
-    found = [
-        None
-        if measure is None or measure.of_queries is None or not placed
-        else measure.of_queries(measured, display.protocol)
-        for measure in (x_measure, y_measure)
-    ]
-    under = layer.query_layout.patches_under(record.layout) if placed else np.empty(0, np.int64)
-    return _OfQueries(layer.index, layer.heads, *found, under)
-
-
-def _references(
-    record: AttentionRecord,
-    rows: list[tuple[AttentionLayer, LayerMeasures]],
-    x_measure: Measure | None,
-    y_measure: Measure,
-    display: DisplayValue,
-) -> tuple[tuple[Reference, ...], tuple[str, ...]]:
-    """Return uniform attention and convolutions, and why one of them is not there."""
-
-    def levels(measure: Measure) -> npt.NDArray[np.float64]:
-        found = np.full(len(record.layers), np.nan)
-        for layer, _ in rows:
-            found[layer.index] = uniform_level(layer, measure, display.protocol)
-        return found
-
-    if not rows:
-        return (), ()
-    if x_measure is not None:
-        found = crossing("uniform", levels(x_measure), levels(y_measure), UNIFORM_LABEL)
-        return (() if found is None else (found,)), ()
-    references = []
-    x, y = steps(levels(y_measure))
-    if len(x):
-        references.append(Reference("uniform", x, y, UNIFORM_LABEL))
-    stack = convolution_levels(record, y_measure, len(record.layers))
-    if len(stack):
-        along = np.arange(len(stack), dtype=np.float64)
-        references.append(Reference("convolution", along, stack, CONVOLUTION_LABEL))
-    expected = is_distance(y_measure) or y_measure.unit == "hops"
-    return tuple(references), (NO_CONVOLUTION,) if expected and not len(stack) else ()
-
-
-def _column(per_layer: list[npt.NDArray[np.floating]]) -> npt.NDArray[np.float64]:
-    return np.concatenate(per_layer).astype(np.float64) if per_layer else np.empty(0)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt
 from PySide6.QtGui import QFontMetricsF
-from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from viewer.state.axes import LAYER, axis_of, choices, plain_name
+from viewer.state.kinds import counted
 from viewer.state.palette import palette as palette_of
-from viewer.state.scatter import CONVOLUTION_LABEL
+from viewer.state.references import CONVOLUTION_LABEL
 from viewer.state.words import query_words
 from viewer.ui.marks import control_font, font
 from viewer.ui.scatter_plot import LEAST_PLOT, ScatterPlot
@@ -55,6 +56,8 @@ class ScatterPanel(QWidget):
         self.y = _box("What lies along the vertical axis", choices())
         self.x = _box("What lies along the horizontal axis", ((LAYER, LAYER), *choices()))
         self._against = QLabel("against")
+        self.kinds = QCheckBox("kinds")
+        self.kinds.setToolTip("Give each dot the colour and shape of its head's kind")
         self.unit = QComboBox()
         self.unit.setAccessibleName("Unit of the attention distance")
         for unit in _UNITS:
@@ -75,6 +78,7 @@ class ScatterPanel(QWidget):
         self._arrange()
         for box in (self.y, self.x, self.unit, self.protocol):
             box.activated.connect(self._choose)
+        self.kinds.clicked.connect(self._choose)
         self.plot.pointed.connect(self._point)
         self.plot.chosen.connect(self._select)
         display.changed.connect(self._follow)
@@ -85,7 +89,7 @@ class ScatterPanel(QWidget):
     def _arrange(self) -> None:
         self._header = header = QHBoxLayout()
         header.setContentsMargins(4, 2, 4, 2)
-        for part in (self.y, self._against, self.x, self.unit, self.protocol):
+        for part in (self.y, self._against, self.x, self.unit, self.protocol, self.kinds):
             header.addWidget(part)
         header.addStretch(1)
         column = QVBoxLayout(self)
@@ -120,7 +124,7 @@ class ScatterPanel(QWidget):
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
         self._palette = palette
-        for part in (self.y, self._against, self.x, self.unit, self.protocol):
+        for part in (self.y, self._against, self.x, self.unit, self.protocol, self.kinds):
             part.setFont(control_font(palette))
         self._legend.setFont(font(palette))
         self._against.setStyleSheet(f"color: {palette.text};")
@@ -180,6 +184,11 @@ class ScatterPanel(QWidget):
             return ((colours.text, "", "nothing to draw", scatter.blank),)
         pales = " (paler: more of it on prefix tokens)" if scatter.pales else ""
         found = [(colours.dot, "●", "head", f"head{pales}")]
+        if scatter.kinds is not None:
+            found = [
+                (mark.colour(colours), mark.sign, f"{mark.kind} {count}", f"{mark.kind}: {count} heads")
+                for mark, count in counted(scatter.kinds)
+            ]
         if scatter.spread is not None:
             found.append((colours.dot, "│", "spread", "spread over the pictures"))
         if scatter.query_y is not None:
@@ -206,6 +215,7 @@ class ScatterPanel(QWidget):
             "y_measure": self.y.currentData(),
             "unit": self.unit.currentData(),
             "protocol": self.protocol.currentData(),
+            "kinds": self.kinds.isChecked(),
         }
         self._display.set(replace(self._display.value, **chosen))
 
@@ -219,6 +229,7 @@ class ScatterPanel(QWidget):
         for box, data in chosen:
             with QSignalBlocker(box):
                 box.setCurrentIndex(box.findData(data))
+        self.kinds.setChecked(value.kinds)
         axes = [axis_of(name, value.protocol, value.unit) for name in (value.x_measure, value.y_measure)]
         # Only what has a part in the measures that are shown can be chosen.
         self.unit.setVisible(any(axis.unit in _UNITS for axis in axes))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QPen
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPen
 
 from viewer.state.axes import LAYER_AXIS, Axis
+from viewer.state.kinds import mark_of
 from viewer.state.ranges import nice_range, widened
 from viewer.state.references import colour_of
 from viewer.state.selection import HeadRef
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 LEAST_PLOT = 144  # pixels; lower, and distances can't be told apart
 _REACH = 12.0  # pixels from a dot within which the mouse means it
-_FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
 _ANY = Axis("", "")
 # Width in pixels and dashes of each kind of reference.
 _DASHES = {
@@ -125,6 +126,7 @@ class ScatterPlot(pg.PlotWidget):
         if scatter is None:
             return
         other = before is None or before.y is not scatter.y or before.x is not scatter.x
+        other = other or before.kinds is not scatter.kinds
         if other:
             self._range = {}
         if other or before.x_axis != scatter.x_axis or before.y_axis != scatter.y_axis:
@@ -155,14 +157,9 @@ class ScatterPlot(pg.PlotWidget):
         return (LAYER_AXIS, _ANY) if scatter is None else (scatter.x_axis, scatter.y_axis)
 
     def _draw_heads(self, scatter: Scatter) -> None:
-        dot = QColor(self._palette.dot)
-        brushes = []
-        for mass in scatter.prefix_mass:
-            dot.setAlphaF(max(1.0 - float(mass), _FAINTEST))
-            brushes.append(pg.mkBrush(QColor(dot)))
-        pen = self._pen(self._palette.dot, 1.0)
+        pens, brushes, symbols = self._dot_looks(scatter)
         self._heads.setData(
-            x=scatter.x, y=scatter.y, size=self.dot_size, brush=brushes, pen=[pen] * len(brushes)
+            x=scatter.x, y=scatter.y, size=self._dot_sizes(scatter), brush=brushes, pen=pens, symbol=symbols
         )
         self._bars.setVisible(scatter.spread is not None)
         if scatter.spread is not None:
@@ -174,6 +171,22 @@ class ScatterPlot(pg.PlotWidget):
             bottom.setTicks([[(layer, str(layer)) for layer in ticks]])
         else:
             bottom.setTicks(None)
+
+    def _dot_sizes(self, scatter: Scatter) -> npt.NDArray[np.float64]:
+        """Return diameters: where shapes are to be told apart, all are a little larger."""
+        return np.full(len(scatter.x), self.dot_size * (1.0 if scatter.kinds is None else 1.2))
+
+    def _dot_looks(self, scatter: Scatter) -> tuple[list[QPen], list[QBrush], list[str]]:
+        """Return line, filling and shape of every dot."""
+        marks = [None] * len(scatter.x) if scatter.kinds is None else [mark_of(k) for k in scatter.kinds]
+        colours = [self._palette.dot if mark is None else mark.colour(self._palette) for mark in marks]
+        pens = {colour: self._pen(colour, 1.0) for colour in set(colours)}
+        brushes = []
+        for colour, opacity in zip(colours, scatter.opacity.tolist(), strict=True):
+            filling = QColor(colour)
+            filling.setAlphaF(opacity)
+            brushes.append(pg.mkBrush(filling))
+        return [pens[colour] for colour in colours], brushes, ["o" if m is None else m.symbol for m in marks]
 
     def _draw_references(self, scatter: Scatter, before: Scatter | None) -> None:
         """Draw what differs from before of the lines and points that dots are read against."""
@@ -213,8 +226,13 @@ class ScatterPlot(pg.PlotWidget):
         self._name.setVisible(self._under_mouse == scatter.shown and bool(picked.any()))
         if self._name.isVisible():
             place = int(np.flatnonzero(picked)[0])
-            self._name.setText(scatter.head_words(place))
+            self._name.setText(self._wrapped(scatter.head_words(place)))
             self._put_name(scatter, place)
+
+    def _wrapped(self, words: str) -> str:
+        """Break lines that are longer than half of the plot."""
+        letters = int(0.55 * self.width() / QFontMetricsF(font(self._palette)).averageCharWidth())
+        return "\n".join(textwrap.fill(line, max(letters, 30)) for line in words.split("\n"))
 
     def _put_name(self, scatter: Scatter, place: int) -> None:
         """Write above the dot, or below a high one, shifted so that the words stay inside the plot."""

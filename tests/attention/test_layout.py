@@ -143,6 +143,11 @@ def test_unknown_tokens_are_named():
         layout.token(14)
     with pytest.raises(LookupError, match="prefix tokens: none"):
         TokenLayout.regular((2, 2), (16, 16)).token("cls")
+    channels = TokenLayout.from_positions(
+        np.full((192, 2), np.nan, np.float32), [f"channel{index}" for index in range(192)]
+    )
+    with pytest.raises(LookupError, match=r"tokens: channel0, channel1, .*channel7, \.\.\. 184 more\.$"):
+        channels.token("cls")
 
 
 def test_a_single_row_spans_the_picture_where_its_size_is_known():

@@ -331,6 +331,24 @@ def test_configurations_that_can_not_be_used(vit, entries, sentence):
     assert sentence in refusal(vit)
 
 
+@pytest.mark.parametrize(
+    ("side", "sentence"),
+    [
+        (10**6, " has a size of pictures that can't be: An input of 1000000 x 1000000 pixels is too large"),
+        (0, "config.json has 0x0 pixels for the size of pictures."),
+        (-5, "config.json has -5x-5 pixels for the size of pictures."),
+    ],
+)
+def test_sizes_of_pictures_that_can_not_be(tmp_path, side, sentence):
+    """Swin has no weights for each place, so that no other check finds it out."""
+    sizes = {"image_size": 56, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 1]}
+    transformers.SwinModel(transformers.SwinConfig(**sizes)).save_pretrained(tmp_path)
+    change(tmp_path, image_size=side)
+    text = refusal(tmp_path)
+    assert sentence in text
+    assert str(tmp_path) in text
+
+
 def test_missing_weights_are_named(vit):
     change(vit, num_hidden_layers=3)
     with pytest.raises(CheckpointError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import timm
 
 from viewer.cli import main
@@ -26,6 +27,24 @@ def test_table_of_some_families(tmp_path, capsys):
         "refused: 0."
     )
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("levit_128s*", "; models so called are of levit."),
+        ("swinn_transformer", "; near ones are swin_transformer, "),
+        ("zzzz", "; such a name is 'levit'."),
+    ],
+)
+def test_names_of_models_are_no_modules(pattern, found, capsys):
+    assert main(["models", pattern, "--coverage"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        f"--coverage takes names of timm's modules (families of models), and none fits {pattern!r}"
+        in said
+    )
+    assert found in said
 
 
 def test_lines_come_to_the_terminal_as_they_are_made(capsys):

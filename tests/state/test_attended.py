@@ -163,3 +163,22 @@ def test_weights_that_are_no_numbers_are_not_called_out_of_reach():
     found = attended(document_of(record, measured=False), (2, 3), "from")
     assert found.blank == ("some of its weights are not numbers", "")
     assert attended(document_of(record, measured=False), (0, 0), "from").blank == ("", "")
+
+
+@pytest.mark.parametrize("shifted", [0, 1])
+def test_windows_tell_weights_that_are_no_numbers_from_what_is_out_of_reach(shifted):
+    record = mixed_record()
+    broken, layer = 5, record.layers[shifted]
+    scores = layer.scores.stacked
+    # One head of one window gives no numbers, as overflowing keys do.
+    scores.query_vectors[broken] = np.nan
+    window = broken // layer.heads
+    inside = layer.query_layout.cells.reshape(layer.scores.groups, -1)[window]
+    why = "some of its weights are not numbers"
+    for cell in range(64):
+        query = divmod(cell, 8)
+        found = attended(document_of(record, measured=False), query, "from")
+        assert found.blank[shifted] == (why if cell in inside else "")
+        assert found.blank[1 - shifted] == ""
+        token = layer.query_layout.token(query)
+        assert layer.reach(token).sum() == layer.reached_by(token).sum() > 0

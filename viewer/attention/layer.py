@@ -213,7 +213,20 @@ class AttentionLayer:
         LookupError
             If there is no such query.
         """
-        return np.isfinite(self.weights(query)).all(axis=0)
+        token = self.query_layout.token(query)
+        nothing = np.zeros((1, self.scores.stacked.keys), np.float32)
+        # Weights themselves may be no numbers, which is another matter.
+        return np.isfinite(self._spread(nothing, [token])[0])
+
+    def reached_by(self, key: int) -> npt.NDArray[np.bool_]:
+        """Return which queries may look at a key token, bool (queries,)."""
+        group, inside = divmod(key, self.scores.stacked.keys)
+        count = self.scores.stacked.queries
+        mine = slice(group * count, (group + 1) * count)
+        reach = self.scores.reach(mine)
+        found = np.zeros(self.scores.queries, bool)
+        found[mine] = True if reach is None else reach[:, inside].cpu().numpy()
+        return found
 
     def column(self, key: int, log_normalizer: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
         """Return how much each query attends to one key token, float32 (heads, queries).

@@ -73,6 +73,13 @@ def families(pattern: str = "") -> tuple[str, ...]:
     return tuple(family for family in timm.list_modules() if fnmatch.fnmatchcase(family.lower(), wanted))
 
 
+def modules_of(pattern: str) -> list[str]:
+    """Return the modules of the models whose names a pattern fits, sorted."""
+    names = timm.list_models(f"{pattern.lower().strip('*')}*") if pattern.strip("*") else []
+    wanted = (name for name in names if fnmatch.fnmatchcase(name, pattern.lower()))
+    return sorted({timm.model_entrypoint(name).__module__.rpartition(".")[2] for name in wanted})
+
+
 def cover(family: str, job: Job) -> Covered:
     """Run the smallest model of a family that attends, or the smallest of all where none does.
 

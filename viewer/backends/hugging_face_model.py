@@ -74,7 +74,12 @@ def wrap(
 ) -> TorchModel:
     """Make a model that has its weights ready to attend; `folder` may hold its image processor's settings."""
     patch, own = patch_px_of(model.config), own_size(model.config)
-    how = hugging_face_pictures.preprocessing_in(folder, name, own, patch)
+    if own is not None and min(own) < 1:
+        raise ModelFileError(folder / "config.json", f"has {own[0]}x{own[1]} pixels for the size of pictures")
+    try:
+        how = hugging_face_pictures.preprocessing_in(folder, name, own, patch)
+    except InputError as error:
+        raise ModelFileError(folder, f"has a size of pictures that can't be: {error}".rstrip(".")) from error
     prepare(model, family)
     if not family.resizes and own is not None and how.size != own:
         raise InputError(
@@ -100,14 +105,10 @@ def load(folder: Path, name: str, told: dict[str, Any], family: Family, attentio
 
     saved = (told.get("architectures") or [""])[0]
     kind = getattr(transformers, saved if saved in family.others else family.backbone)
-    inner = told.get("vision_config", told)
-    if not isinstance(inner, dict):
-        raise ModelFileError(folder / "config.json", "has no settings of a vision model")
+    settings = _settings(folder, told)
     try:
         with _quiet():
-            config = kind.config_class.from_dict(
-                {key: value for key, value in inner.items() if key not in _DROPPED}
-            )
+            config = kind.config_class.from_dict(settings)
             model, info = kind.from_pretrained(
                 folder,
                 config=config,
@@ -127,17 +128,30 @@ def load(folder: Path, name: str, told: dict[str, Any], family: Family, attentio
             ) from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".:")
         raise ModelFileError(folder, f"can't be loaded by transformers ({reason})") from error
+    _require_weights(folder, kind.__name__, info)
+    return model
+
+
+def _settings(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the vision model, without those that make transformers do something else."""
+    inner = told.get("vision_config", told)
+    if not isinstance(inner, dict):
+        raise ModelFileError(folder / "config.json", "has no settings of a vision model")
+    return {key: value for key, value in inner.items() if key not in _DROPPED}
+
+
+def _require_weights(folder: Path, kind: str, info: dict[str, Any]) -> None:
+    """Refuse a checkpoint that lacks weights on which attention depends."""
     missing = [key for key in info["missing_keys"] if not any(part in key for part in _UNNEEDED)]
     if missing:
         shown = ", ".join(sorted(missing)[:4])
         more = f", ... {len(missing) - 4} more" if len(missing) > 4 else ""
         raise CheckpointError(
             folder,
-            f"lacks {len(missing)} of the weights of a {kind.__name__} ({shown}{more})",
+            f"lacks {len(missing)} of the weights of a {kind} ({shown}{more})",
             missing=missing,
             unexpected=sorted(info["unexpected_keys"]),
         )
-    return model
 
 
 def _require_transformers(name: str) -> None:

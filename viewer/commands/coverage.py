@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 import timm
 import torch
@@ -11,11 +12,13 @@ import torch
 from viewer import streams
 from viewer.attention.layer import AttentionLayer
 from viewer.attention.layout import TokenLayout
-from viewer.backends.coverage import Covered, cover, families
+from viewer.backends.coverage import Covered, cover, families, modules_of
 from viewer.backends.model import Job
 from viewer.commands.console import job, say
 from viewer.export.writing import check_target, write_atomically
 
+# So many modules are named where none was meant that there is.
+_NEAR = 3
 _COLUMNS = ("timm module", "model", "parameters", "layers", "kind", "from", "grids", "positions", "verdict")
 
 
@@ -29,7 +32,7 @@ def run(options: Namespace) -> int:
     """
     names = families(options.pattern)
     if not names:
-        say(f"No module of timm has a name that fits {options.pattern!r}.")
+        say(_nothing(options.pattern))
         return 2
     if options.output is not None:
         check_target(options.output)
@@ -46,6 +49,17 @@ def run(options: Namespace) -> int:
         if row.failed:
             say(f"{row.model or row.family} could not be run: {row.refusal}")
     return int(any(row.failed for row in rows))
+
+
+def _nothing(pattern: str) -> str:
+    """Say that no module's name fits, and what was meant perhaps: modules of models, or names alike."""
+    near = modules_of(pattern) or get_close_matches(pattern, timm.list_modules(), _NEAR, 0.5)
+    modules = ", ".join(near[:_NEAR])
+    if modules_of(pattern):
+        found = f"; models so called are of {modules}"
+    else:
+        found = f"; near ones are {modules}" if modules else "; such a name is 'levit'"
+    return f"--coverage takes names of timm's modules (families of models), and none fits {pattern!r}{found}."
 
 
 def _table(names: Iterable[str], progress: Job, rows: list[Covered]) -> Iterator[str]:

@@ -76,17 +76,30 @@ def attended(document: ImageDocument, query: Query, direction: Direction) -> Att
         return None
     maps, peaks = _on_grid(record, layers, direction)
     blank = tuple(
-        why_blank(layer, query, direction) or _why_broken(layer, maps[layer.index, : layer.heads])
+        why_blank(layer, query, direction)
+        or _why_broken(record, layer, query, direction, layers[layer.index])
         for layer in record.layers
     )
     return Attended(query, direction, layers, maps, _on_prefix(record, layers, direction), peaks, blank)
 
 
-def _why_broken(layer: AttentionLayer, maps: npt.NDArray[np.float32]) -> str:
-    """Return that a layer's weights are no numbers, where that can't mean that they are out of reach."""
-    if np.isnan(maps.sum()) and not layer.limited:
-        return "some of its weights are not numbers"
-    return ""
+def _why_broken(
+    record: AttentionRecord,
+    layer: AttentionLayer,
+    query: Query,
+    direction: Direction,
+    weights: npt.NDArray[np.float32],
+) -> str:
+    """Return that some of a layer's weights (heads, tokens) are no numbers though they are within reach."""
+    if not np.isnan(weights.sum()):
+        return ""
+    if layer.limited:
+        asked = layer.query_layout if direction == "from" else layer.key_layout
+        token = 0 if direction == "from" and layer.scores.queries == 1 else record.token_in(asked, query)
+        reach = None if token is None else (layer.reach if direction == "from" else layer.reached_by)(token)
+        if reach is None or not np.isnan(weights[:, reach]).any():
+            return ""
+    return "some of its weights are not numbers"
 
 
 def _spreads(record: AttentionRecord, direction: Direction) -> tuple[Spread | None, ...]:

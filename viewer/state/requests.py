@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+# Of a side of an input in pixels: more could never be run.
+_DIGITS = 5
+
 ImageSize = int | tuple[int, int] | str | None
 """Height and width in pixels, one number for a square, ``"whole"``, or None for the model's own."""
 
@@ -104,9 +107,13 @@ def parse_size(text: str) -> ImageSize:
         return None
     if text == "whole":
         return "whole"
-    found = re.fullmatch(r"(\d{1,5})(?:\s*[x×]\s*(\d{1,5}))?", text)
+    found = re.fullmatch(r"([0-9]+)(?:\s*[x×]\s*([0-9]+))?", text)
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    if found is not None and any(len(side.lstrip("0")) > _DIGITS for side in found.groups() if side):
+        raise ValueError(
+            f"{shown!r} is too large an input; its sides can have {'9' * _DIGITS} pixels at most."
+        )
     if found is None or not all(int(side) for side in found.groups() if side):
-        shown = text if len(text) <= 40 else f"{text[:40]}…"
         raise ValueError(f"{shown!r} is no input size; write 518, 224x320 (height first) or whole.")
     height = int(found[1])
     return (height, int(found[2])) if found[2] else height

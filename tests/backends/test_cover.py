@@ -6,8 +6,8 @@ import torch
 
 from viewer.attention.layout import TokenLayout
 from viewer.backends.cover import require_cover
+from viewer.backends.layer_plans import plan_layers
 from viewer.backends.positions import PositionTrace
-from viewer.backends.torch_layers import plan_layers
 from viewer.backends.torch_tap import AttentionTap
 from viewer.errors import LayoutError
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from viewer.backends.layer_plans import prefix_names
 from viewer.backends.positions import Lost, PositionTrace
-from viewer.backends.torch_layers import prefix_names
 from viewer.backends.torch_tap import AttentionTap
 
 HEIGHT, WIDTH = 32, 48

@@ -12,7 +12,7 @@ from torch.nn import functional
 from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_tap import AttentionTap
-from viewer.backends.torch_verdict import check, spread_rows
+from viewer.backends.verdicts import check, spread_rows
 
 HEADS, TOKENS, WIDTH = 2, 12, 8
 

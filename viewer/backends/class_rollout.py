@@ -23,8 +23,8 @@ from viewer.errors import MapError
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
+    from viewer.backends.layer_plans import Planned
     from viewer.backends.model import Job, Model, ModelInput
-    from viewer.backends.torch_layers import Planned
 
 KIND = "class rollout"
 _FUSED_BACKWARD = ("_scaled_dot_product_", "_backward")

@@ -13,6 +13,7 @@ import onnx
 import torch
 from torch import Tensor
 
+from viewer.backends.layer_plans import Planned, plan_layers
 from viewer.backends.onnx_arrangement import Arrangement, Stage, arrange, stacked_places
 from viewer.backends.onnx_found import Found, OnnxProgram, Operand
 from viewer.backends.onnx_graph import Graph
@@ -24,7 +25,6 @@ from viewer.backends.onnx_walk import follow
 from viewer.backends.position_call import Lost
 from viewer.backends.position_math import mean_place, shrink
 from viewer.backends.positions import CHANNELS, STAND_INS
-from viewer.backends.torch_layers import Planned, plan_layers
 from viewer.backends.torch_streams import Stream
 
 _DETECTION = re.compile(r"det(ection)?_?tok|quer", re.I)
@@ -243,7 +243,7 @@ def _tokens(operand: Operand, places: Tensor | Lost, at: Stage) -> Tensor | Lost
 
 
 def _names(graph: Graph, labels: Mapping[str, int], located: Sequence[_Located]) -> dict[int, str]:
-    """Name what tokens without a place stem from, as `torch_layers.prefix_names` knows it."""
+    """Name what tokens without a place stem from, as `layer_plans.prefix_names` knows it."""
     sources = {label: name for name, label in labels.items()}
     distilled = any("head_dist" in name for name in graph.initializers)
     known: dict[int, str] = {}

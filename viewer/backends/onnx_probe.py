@@ -10,12 +10,12 @@ import numpy.typing as npt
 import onnx
 
 from viewer.attention.query import one_thread
+from viewer.backends.layer_plans import Planned
 from viewer.backends.model import Job
 from viewer.backends.onnx_arrangement import Arrangement, needed_shapes
 from viewer.backends.onnx_found import OnnxProgram
 from viewer.backends.onnx_layout import plan_attention, traced_nodes, unknown_controls
 from viewer.backends.onnx_session import open_session, run_session
-from viewer.backends.torch_layers import Planned
 
 _SHAPE = "/patchreach_shape"
 

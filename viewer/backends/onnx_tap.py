@@ -13,6 +13,7 @@ import torch
 from viewer.attention.layer import AttentionLayer, Verdict
 from viewer.attention.query import one_thread
 from viewer.attention.scores import QueryKeyScores, WeightScores
+from viewer.backends.layer_plans import Planned
 from viewer.backends.model import Job
 from viewer.backends.onnx_arrangement import Arrangement
 from viewer.backends.onnx_found import OnnxProgram
@@ -23,9 +24,8 @@ from viewer.backends.onnx_session import open_session, run_session
 from viewer.backends.onnx_streams import StreamTensor, norm_nodes
 from viewer.backends.onnx_verdict import verdict
 from viewer.backends.quiet_runtime import onnxruntime as ort
-from viewer.backends.torch_layers import Planned
 from viewer.backends.torch_streams import Stream
-from viewer.backends.torch_verdict import same_output
+from viewer.backends.verdicts import same_output
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from viewer.attention.scores import QueryKeyScores, WeightScores
 from viewer.backends.onnx_arrangement import Arrangement
 from viewer.backends.onnx_found import Found
 from viewer.backends.onnx_scores import Array, Look, operand_values, used_weights
-from viewer.backends.torch_verdict import Check, check, check_rows, spread_rows
+from viewer.backends.verdicts import Check, check, check_rows, spread_rows
 
 # Weights in 8 bits are off by half a step of 1/255, and by a step where their scale is rounded as well.
 _ROUNDED = 1 / 100

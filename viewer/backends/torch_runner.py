@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor, nn
 
+from viewer.backends.layer_plans import Planned, plan_layers
 from viewer.backends.model import Job
 from viewer.backends.positions import PositionTrace
 from viewer.backends.torch_fastpath import fast_path_off
-from viewer.backends.torch_layers import Planned, plan_layers
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_ops import tensors_in
 from viewer.backends.torch_origin import VIEWS
 from viewer.backends.torch_streams import Streams
 from viewer.backends.torch_tap import AttentionTap
-from viewer.backends.torch_verdict import same_output
+from viewer.backends.verdicts import same_output
 from viewer.backends.what_if_attention import Place
 from viewer.backends.what_if_run import note, noted, run_changed
 from viewer.errors import InputError, LayoutError, NoAttentionError

@@ -33,8 +33,8 @@ from viewer.backends.torch_ops import (
 )
 from viewer.backends.torch_origin import VIEWS, Origin
 from viewer.backends.torch_streams import Stream, Streams
-from viewer.backends.torch_verdict import Check, check, check_rows, spread_rows, tolerance, weights_error
 from viewer.backends.torch_weights import Onward, Softmaxed, is_distribution, no_attention, onward
+from viewer.backends.verdicts import Check, check, check_rows, spread_rows, tolerance, weights_error
 
 if TYPE_CHECKING:
     from viewer.attention.layer import Scores

@@ -25,7 +25,7 @@ from viewer.errors import InputError
 
 if TYPE_CHECKING:
     from viewer.attention.layout import TokenLayout
-    from viewer.backends.torch_layers import LayerPlan
+    from viewer.backends.layer_plans import LayerPlan
     from viewer.backends.torch_tap import AttentionTap
     from viewer.backends.what_if import Change
 

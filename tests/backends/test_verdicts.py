@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from viewer.attention.scores import QueryKeyScores
-from viewer.backends.torch_verdict import NOT_FINITE, check, spread_rows
+from viewer.backends.verdicts import NOT_FINITE, check, spread_rows
 
 HEADS, QUERIES, KEYS, CHANNELS = 3, 40, 30, 8
 

@@ -18,7 +18,7 @@ from viewer.backends.cover import require_cover
 from viewer.backends.position_math import shrink
 from viewer.backends.positions import CHANNELS, STAND_INS, Lost, PositionTrace
 from viewer.backends.stream_order import stream_order
-from viewer.backends.torch_groups import Grouping, find_groups
+from viewer.backends.token_groups import Grouping, find_groups
 from viewer.backends.torch_tap import Tapped
 from viewer.errors import LayoutError
 
@@ -41,7 +41,7 @@ class LayerPlan:
     module, kind, query_layout, key_layout, note
         As in `AttentionLayer`.
     groups, order
-        As in `torch_groups.Grouping`.
+        As in `token_groups.Grouping`.
     stream
         int64 (queries,), see `stream_order.stream_order`; or why the residual stream is not known.
     """

@@ -298,7 +298,7 @@ def test_themes_change_in_the_middle_of_it(lesson):
     lesson.lesson.lesson.brighten(8, 0.5)
     lesson.display.set(replace(lesson.display.value, theme="talk"))
     assert panel(lesson).table.text(8)[1] == "0.50"
-    assert panel(lesson).words.font().pointSizeF() == pytest.approx(16.0)
+    assert panel(lesson).words.findChild(QLabel).font().pointSizeF() == pytest.approx(16.0)
     assert lesson.lesson.lesson.brightness[8] == pytest.approx(0.5, abs=0.6 / 255)
 
 

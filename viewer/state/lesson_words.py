@@ -81,7 +81,7 @@ def hop_by_hop(scene: SceneValue) -> Paragraphs:
         else f"{beyond:.3f} of this query's attention lies outside."
     )
     return (
-        "A 3x3 convolution joins a patch with its direct neighbours only. Each further one goes one hop on.",
+        "A 3x3 convolution joins direct neighbours only. Each further one goes one hop on.",
         f"{now} {rest}",
         f"Patch {farthest.number} is {_hops(farthest.hops)} away: that takes "
         f"{_convolutions(farthest.hops)}. One attention layer gives it a share of {farthest.share:.3f} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -50,6 +50,45 @@ class KeepsSpace(QObject):
         return False
 
 
+class Paragraphs(QWidget):
+    """Words in paragraphs, with half a line between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._labels: list[QLabel] = []
+        self._font = QFont()
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+
+    def text(self) -> str:
+        """Return what is said, paragraphs parted by empty lines."""
+        return "\n\n".join(label.text() for label in self._labels if not label.isHidden())
+
+    def say(self, paragraphs: tuple[str, ...]) -> None:
+        """Show paragraphs in place of those before."""
+        while len(self._labels) < len(paragraphs):
+            label = QLabel()
+            label.setWordWrap(True)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            label.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+            label.setFont(self._font)
+            self._labels.append(label)
+            self._column.addWidget(label)
+        for label in self._labels[len(paragraphs) :]:
+            label.hide()
+        for label, words in zip(self._labels, paragraphs, strict=False):
+            label.setText(unbroken(words))
+            label.show()
+
+    def set_font(self, type_: QFont) -> None:
+        """Take another type."""
+        self._font = type_
+        self._column.setSpacing(round(0.5 * QFontMetrics(type_).height()))
+        for label in self._labels:
+            label.setFont(type_)
+
+
 class LessonPanel(QWidget):
     """Says a step of the lesson.
 
@@ -78,7 +117,7 @@ class LessonPanel(QWidget):
         self._ring = 0
         self._keeps = KeepsSpace(self)
         self._palette = palette_of(display.value.theme)
-        self.counter, self.headline, self.words, self.hint = QLabel(), QLabel(), QLabel(), QLabel()
+        self.counter, self.headline, self.hint, self.words = QLabel(), QLabel(), QLabel(), Paragraphs()
         self.table = LessonTable()
         self.table.brightened.connect(self.brightened)
         self.fewer = self._button("−", "One convolution less (Shift+R)", self._fewer)
@@ -113,11 +152,13 @@ class LessonPanel(QWidget):
         self.again.setVisible(bool(value.problem))
         self._convolutions.setVisible(value.ready and "hops" in value.step.columns)
         if value.ready:
-            self._say(value.step.words(scene))
+            self.words.say(value.step.words(scene))
         elif value.problem:
-            self._say((f"This step needs the sample model, which can't be had now. {value.problem}", _NINE))
+            self.words.say(
+                (f"This step needs the sample model, which can't be had now. {value.problem}", _NINE)
+            )
         else:
-            self._say(("The sample model is being opened and looks at the photograph…",))
+            self.words.say(("The sample model is being opened and looks at the photograph…",))
         self.paint(scene)
 
     def paint(self, scene: SceneValue) -> None:
@@ -127,18 +168,13 @@ class LessonPanel(QWidget):
             self.table.paint(None)
             return
         if value.step.stage == "nine patches":
-            self._say(value.step.words(scene))
+            self.words.say(value.step.words(scene))
         self.table.paint(table(scene, value.step))
         ring = scene.display.ring
         self._ring = ring
         self.count.setText(f"{ring} {'convolution' if ring == 1 else 'convolutions'}")
         self.fewer.setEnabled(ring > 0)
         self.more.setEnabled(ring < MOST_CONVOLUTIONS)
-
-    def _say(self, paragraphs: tuple[str, ...]) -> None:
-        text = unbroken("\n\n".join(paragraphs))
-        if text != self.words.text():
-            self.words.setText(text)
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
@@ -147,7 +183,7 @@ class LessonPanel(QWidget):
         for button in (self.fewer, self.more):
             button.setFixedWidth(round(3 * palette.points))
         self.headline.setFont(font(palette, 1.15 if large else _HEADLINE, bold=True))
-        self.words.setFont(font(palette, _WORDS[large]))
+        self.words.set_font(font(palette, _WORDS[large]))
         self.table.set_theme(palette)
         self.setMinimumWidth(_WIDTH[large])
         self.updateGeometry()
@@ -173,12 +209,10 @@ class LessonPanel(QWidget):
 
     def _lay_out(self) -> None:
         self.counter.setProperty("kind", "faint")
-        for label in (self.headline, self.words, self.hint):
+        for label in (self.headline, self.hint):
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.hint.setProperty("kind", "faint")
-        self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.words.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         close = QToolButton()
         close.setText("✕")
         close.setAutoRaise(True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QRectF, QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractButton, QGridLayout, QLabel, QSizePolicy, QSlider, QWidget
 
 from viewer.state.lesson_table import HEADINGS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viewer.state.palette import Palette
 
 _STEPS = 100  # of a slider
-_SWATCH = 1.5  # ems
+_SWATCH = 1.35  # of the height of capitals and digits with their accents
 _LARGE = 12.0  # points
 
 
@@ -30,13 +30,14 @@ class Swatch(QAbstractButton):
     ----------
     number
         Of the patch.
+    palette
+        Colours and type size.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, palette: Palette) -> None:
         super().__init__()
-        self._number = number
+        self._number, self._palette = number, palette
         self._brightness, self._asks = 0.0, False
-        self._palette: Palette | None = None
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
     @property
@@ -50,12 +51,6 @@ class Swatch(QAbstractButton):
         self.setAccessibleName(f"Patch {self._number}, brightness {brightness:.2f}")
         self.update()
 
-    def set_theme(self, palette: Palette) -> None:
-        """Take other colours and another type size."""
-        self._palette = palette
-        self.updateGeometry()
-        self.update()
-
     def allow(self, change: bool) -> None:
         """Let it be clicked, or not."""
         self.setEnabled(change)
@@ -65,7 +60,7 @@ class Swatch(QAbstractButton):
 
     def sizeHint(self) -> QSize:
         """Return a square as high as a line of type and a little more."""
-        side = round(_SWATCH * self.fontMetrics().ascent())
+        side = round(_SWATCH * QFontMetrics(font(self._palette, _size(self._palette))).ascent())
         return QSize(side, side)
 
     def event(self, event: QEvent) -> bool:
@@ -81,8 +76,6 @@ class Swatch(QAbstractButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the patch, framed as the query is on the picture."""
-        if self._palette is None:
-            return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         level = round(255 * self._brightness)
@@ -138,11 +131,6 @@ class LessonTable(QWidget):
         self._palette = palette
         self._columns = ()  # built anew with the next list
 
-    @property
-    def _size(self) -> float:
-        """Of type, as a share of ordinary type: in large type the columns need the room."""
-        return 0.85 if self._palette.points > _LARGE else 1.0
-
     def text(self, number: int) -> tuple[str, ...]:
         """Return what stands in the row of a patch."""
         return tuple(label.text() for label in self._texts[number])
@@ -152,7 +140,7 @@ class LessonTable(QWidget):
         colours = self._palette
         for label, text in zip(self._texts[place], (row.name, *row.texts), strict=True):
             label.setText(text)
-            label.setFont(font(colours, self._size, bold=row.asks))
+            label.setFont(font(colours, _size(colours), bold=row.asks))
             ink = colours.accent if row.asks else colours.text if row.reached else colours.faint
             label.setStyleSheet(f"color: {ink};")
         if self.sliders:
@@ -177,14 +165,13 @@ class LessonTable(QWidget):
         self._put(_label("sum" if any(table.sums) else "", "faint"), below, 0, span=2)
         for column in range(len(table.columns)):
             self._sums.append(self._put(_label(""), below, column + 2))
-            self._sums[-1].setFont(font(self._palette, self._size))
+            self._sums[-1].setFont(font(self._palette, _size(self._palette)))
         for column in range(2, 2 + len(table.columns)):
             self._grid.setColumnStretch(column, 1)
 
     def _build_row(self, row: Row, table: Table, change: bool) -> None:
         line = row.number + 1
-        swatch = Swatch(row.number)
-        swatch.set_theme(self._palette)
+        swatch = Swatch(row.number, self._palette)
         swatch.allow(change)
         swatch.clicked.connect(lambda: self._toggle(row.number))
         self.swatches.append(self._put(swatch, line, 0))
@@ -218,6 +205,11 @@ class LessonTable(QWidget):
     def _put(self, widget: QWidget, row: int, column: int, span: int = 1) -> QWidget:
         self._grid.addWidget(widget, row, column, 1, span)
         return widget
+
+
+def _size(palette: Palette) -> float:
+    """Return the size of type as a share of ordinary type: in large type the columns need the room."""
+    return 0.85 if palette.points > _LARGE else 1.0
 
 
 def _label(words: str, kind: str = "") -> QLabel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from viewer.attention.class_rollout import ClassRollout
 from viewer.attention.record import AttentionRecord, Prediction
 from viewer.backends.class_rollout import class_rollout, why_no_class_rollout
 from viewer.backends.model import Job
+from viewer.backends.opening import open_model
 from viewer.backends.torch_model import TorchModel
 from viewer.errors import Cancelled, MapError
 
@@ -57,15 +59,15 @@ def by_hand(model: nn.Module, tensor: torch.Tensor, start: int = 0) -> np.ndarra
     return (found - identity).numpy()
 
 
-def looked(model: TorchModel, tensor: torch.Tensor) -> AttentionRecord:
-    """What a classifier leaves behind; those with few classes have no names for them."""
-    record = model.attend(tensor)
-    return replace(record, prediction=record.prediction or Prediction(("class 0",), (1.0,)))
-
-
 def rolled(model: nn.Module, tensor: torch.Tensor, start: int = 0) -> ClassRollout:
     wrapped = attending("net", model)
     return class_rollout(wrapped, looked(wrapped, tensor), tensor, CLASS, start, Job())
+
+
+def looked(model: TorchModel, tensor: torch.Tensor) -> AttentionRecord:
+    """What a classifier leaves behind; one with few classes has no names for them."""
+    record = model.attend(tensor)
+    return replace(record, prediction=record.prediction or Prediction(("class 0",), (1.0,)))
 
 
 @pytest.mark.parametrize("is_fused", [True, False])
@@ -119,8 +121,13 @@ def test_what_has_no_class_rollout_says_why():
     assert why_no_class_rollout(onnx) == (
         "it needs gradients, which ONNX Runtime does not compute; open the same weights in PyTorch"
     )
-    features = replace(record, prediction=None)
-    assert why_no_class_rollout(features) == "the model's output is no list of classes"
+    unnamed = replace(record, prediction=None)
+    assert why_no_class_rollout(unnamed) == (
+        "the model does not say that its outputs are classes; choose one by its number"
+    )
+    assert why_no_class_rollout(unnamed, target=9) == ""
+    tokens = replace(record, output=np.zeros((17, 4), np.float32))
+    assert why_no_class_rollout(tokens) == "the model's output is no list of classes"
     assert "not for a what-if" in why_no_class_rollout(replace(record, what_if=("uniform",)))
     assert why_no_class_rollout(record, 2).startswith("there is no layer 2 to begin with")
     with pytest.raises(MapError, match="there is no class 10; the model has 10, from 0 on"):
@@ -143,6 +150,24 @@ def test_models_with_windows_are_refused():
     tensor = torch.zeros(1, 3, 64, 64)
     with pytest.raises(MapError, match="layer 0 attends within windows"):
         rolled(model, tensor)
+
+
+@pytest.mark.parametrize("suffix", [".pt2", ".pt"])
+def test_exported_and_scripted_programs_have_one_too(suffix, tmp_path):
+    model = build("vit_tiny_patch16_224", num_classes=10)
+    tensor = picture(attending("net", model))
+    path = tmp_path / f"net{suffix}"
+    if suffix == ".pt2":
+        torch.export.save(torch.export.export(model, (tensor,)), path)
+    else:
+        with torch.no_grad(), warnings.catch_warnings():
+            # Deprecated; what it wrote is still in everyone's hands.
+            warnings.simplefilter("ignore")
+            torch.jit.trace(model, tensor).save(str(path))
+    opened = open_model(str(path), image_size=None if suffix == ".pt2" else 64)
+    found = class_rollout(opened, opened.attend(tensor), tensor, CLASS, 0, Job())
+    expected = by_hand(build("vit_tiny_patch16_224", False, num_classes=10), tensor)[0]
+    np.testing.assert_allclose(found.relevance, expected, rtol=0, atol=1e-5 * expected.max())
 
 
 def test_gradients_that_do_not_come_through_are_said():

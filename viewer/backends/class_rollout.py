@@ -31,12 +31,26 @@ _FUSED_BACKWARD = ("_scaled_dot_product_", "_backward")
 _SOFTMAX_BACKWARD = "_softmax_backward_data"
 
 
-def why_no_class_rollout(record: AttentionRecord, start: int = 0) -> str:
-    """Return why a record's model has no class rollout, as a clause; empty if it should have one."""
+def why_no_class_rollout(record: AttentionRecord, start: int = 0, target: int | None = None) -> str:
+    """Return why a record's model has no class rollout, as a clause; empty if it should have one.
+
+    Parameters
+    ----------
+    record
+        What the model left behind.
+    start
+        First layer that is in.
+    target
+        Number of the class; None for the model's best, which only a model that knows its classes has.
+    """
     if record.provenance.backend == "onnx":
         return "it needs gradients, which ONNX Runtime does not compute; open the same weights in PyTorch"
-    if record.prediction is None:
+    if record.output is None or record.output.ndim != 1:
         return "the model's output is no list of classes"
+    if target is None and record.prediction is None:
+        return "the model does not say that its outputs are classes; choose one by its number"
+    if target is not None and not 0 <= target < len(record.output):
+        return f"there is no class {target}; the model has {len(record.output)}, from 0 on"
     if record.what_if:
         return "it is worked out for the model as it is, not for a what-if"
     return why_no_rollout(record.layers, start)
@@ -69,14 +83,11 @@ def class_rollout(
     InputError, Cancelled
         As `viewer.backends.model.Model.attend`.
     """
-    why = why_no_class_rollout(record, start)
+    why = why_no_class_rollout(record, start, target)
     if why:
         raise MapError(KIND, why)
     if not isinstance(model, TorchModel):
         raise MapError(KIND, f"it needs gradients, which {type(model).__name__} does not give")
-    classes = len(record.output)
-    if not 0 <= target < classes:
-        raise MapError(KIND, f"there is no class {target}; the model has {classes}, from 0 on")
 
     def look(module: nn.Module, picture: Tensor, planned: Planned) -> _Backward:
         return _run(module, picture, planned, target, start, job)

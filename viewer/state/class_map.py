@@ -37,7 +37,7 @@ def refusal(record: AttentionRecord, display: DisplayValue) -> str:
     """Return why a record's model has no class rollout, as a clause; empty where it should have one."""
     from viewer.backends.class_rollout import why_no_class_rollout
 
-    return why_no_class_rollout(record, display.start_layer)
+    return why_no_class_rollout(record, display.start_layer, target(record, display))
 
 
 def key(record: AttentionRecord, display: DisplayValue) -> tuple[Hashable, ...]:
@@ -53,9 +53,12 @@ def work(document: ImageDocument, model: Model, key: tuple[Hashable, ...], job: 
     return class_rollout(model, document.record, document.image, number, start, job)
 
 
-def target(record: AttentionRecord, display: DisplayValue) -> int:
-    """Return the number of the chosen class: the model's best where none is chosen."""
-    return display.map_class if display.map_class >= 0 else best_classes(record)[0][0]
+def target(record: AttentionRecord, display: DisplayValue) -> int | None:
+    """Return the number of the chosen class, by default the model's best; None where it knows none."""
+    if display.map_class >= 0:
+        return display.map_class
+    best = best_classes(record)
+    return best[0][0] if best else None
 
 
 def best_classes(record: AttentionRecord | None) -> tuple[tuple[int, str, float], ...]:

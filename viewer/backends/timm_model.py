@@ -10,6 +10,7 @@ from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_co
 
 from viewer.attention.record import Provenance
 from viewer.backends.catalogue import check_family, check_name, create_trained, create_untrained
+from viewer.backends.checkpoint_config import apply_config
 from viewer.backends.checkpoints import load_checkpoint
 from viewer.backends.devices import torch_device
 from viewer.backends.file_kind import require_regular
@@ -57,7 +58,7 @@ def open_timm(name: str, weights: Path | None, image_size: ImageSize, device: st
         require_regular(weights, "a checkpoint")
         before = weights.stat()
         digest = sha256_of([weights], job)
-        notes = load_checkpoint(name, model, weights)
+        notes = (*load_checkpoint(name, model, weights), *apply_config(name, model, weights))
         after = weights.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise ModelFileError(weights, "changed while it was read", "Open it again.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewer.backends.architectures import fitting
+from viewer.backends.checkpoint_config import read_config
 from viewer.backends.checkpoint_files import read_state
 from viewer.backends.timm_model import open_timm
 from viewer.errors import UnnamedWeightsError
@@ -21,6 +22,8 @@ _SHOWN = 8
 
 def open_unnamed(path: Path, image_size: ImageSize, device: str, job: Job) -> TorchModel:
     """Open weights alone: where exactly one of timm's architectures fits them, with that one.
+
+    Where several fit, the one that the checkpoint's configuration names.
 
     Parameters
     ----------
@@ -39,6 +42,11 @@ def open_unnamed(path: Path, image_size: ImageSize, device: str, job: Job) -> To
     job.step(f"Loading {path.name}", None)
     state = read_state(path)
     names = fitting(state, job)
+    said = read_config(path).architecture
+    if len(names) > 1 and said in names:
+        model = open_timm(said, path, image_size, device, job)
+        note = f"{path.name} fits {len(names)} architectures; its configuration says {said}."
+        return replace(model, opening_notes=(note, *model.opening_notes))
     if not names:
         raise UnnamedWeightsError(
             path,

@@ -78,13 +78,13 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(
-            *("cb", "Context Broadcasting after the MLP", False, True),
+            *("cb", "Context Broadcasting", False, True),
             Amount("strength", "", 0.0, 1.0, 0.5, idle=0.0),
-            "arXiv 2210.08457: x becomes (1 - s) x + s mean of all tokens; 0.5 is the paper's",
+            "after the MLP x becomes (1 - s) x + s mean of all tokens; paper: s = 0.5 (arXiv 2210.08457)",
         ),
         Kind("uniform", "uniform attention", True, source="the same weight on every key within reach"),
         Kind(
-            *("local", "attention limited to a few hops", True, False),
+            *("local", "attention within hops", True, False),
             Amount("hops", "hops", 0, _MOST, 1, whole=True),
             "Chebyshev hops on the layer's grid; prefix tokens stay within reach and reach all",
         ),

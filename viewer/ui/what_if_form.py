@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Signal
-from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QGridLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QLabel,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from viewer.backends.what_if import KINDS, Change, parse
 from viewer.ui.toolbar import KeepsArrows
@@ -37,8 +45,8 @@ class WhatIfForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.kind, self.layers, self.heads = QComboBox(), QComboBox(), QComboBox()
-        self.amount, self.add = QDoubleSpinBox(), QPushButton("Add")
-        self._unit = QLabel()
+        self.amount, self.add = QDoubleSpinBox(), QToolButton()
+        self.add.setText("Add")
         self._shown = ("0", _ALL)
         for kind in KINDS.values():
             self.kind.addItem(f"{kind.words[0].upper()}{kind.words[1:]}", kind.name)
@@ -47,8 +55,8 @@ class WhatIfForm(QWidget):
             box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
             box.setToolTip(f"{name}: {_TIP}")
             box.setAccessibleName(name)
-            box.setMinimumContentsLength(4)
-        self.kind.setMinimumContentsLength(10)
+            box.setMinimumContentsLength(3)
+        self.kind.setMinimumContentsLength(8)
         self.kind.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.amount.setKeyboardTracking(False)
         arrows = KeepsArrows(self)
@@ -61,19 +69,19 @@ class WhatIfForm(QWidget):
         self._follow_kind()
 
     def _lay_out(self) -> None:
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setSpacing(4)
-        grid.addWidget(self.kind, 0, 0, 1, 4)
-        grid.addWidget(self.add, 0, 4)
-        self._layers_label, self._heads_label = QLabel("Layers"), QLabel("Heads")
-        grid.addWidget(self._layers_label, 1, 0)
-        grid.addWidget(self.layers, 1, 1)
-        grid.addWidget(self._heads_label, 1, 2)
-        grid.addWidget(self.heads, 1, 3)
-        grid.addWidget(self.amount, 1, 4)
-        grid.setColumnStretch(1, 1)
-        grid.setColumnStretch(3, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        self._heads_label = QLabel("Heads")
+        for parts in (
+            ((self.kind, 1), (self.amount, 0), (self.add, 0)),
+            ((QLabel("Layers"), 0), (self.layers, 1), (self._heads_label, 0), (self.heads, 1)),
+        ):
+            line = QHBoxLayout()
+            line.setSpacing(4)
+            for part, stretch in parts:
+                line.addWidget(part, stretch)
+            column.addLayout(line)
 
     def propose(self, shown: HeadRef) -> None:
         """Propose the shown layer and head, where a person has typed nothing else."""
@@ -135,6 +143,8 @@ class WhatIfForm(QWidget):
             )
             self.amount.setToolTip(kind.amount.name if kind.amount.name != "t" else "temperature")
             self.amount.setValue(kind.amount.default)
+        # Else it is squeezed in a narrow window until its number can't be read.
+        self.amount.setMinimumWidth(self.amount.sizeHint().width())
 
     def _ask(self) -> None:
         try:

@@ -11,14 +11,13 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QListWidget,
-    QPushButton,
     QRadioButton,
     QStackedWidget,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
-from viewer.backends.what_if import NOT_TRAINED
 from viewer.state.palette import palette as palette_of
 from viewer.state.words import PROTOCOLS
 from viewer.ui.marks import font
@@ -61,7 +60,7 @@ class WhatIfPanel(QWidget):
         self._documents, self._selection, self._display = documents, selection, display
         self._what_if = what_if
         self.form, self.changes, self.table = WhatIfForm(), QListWidget(), WhatIfTable()
-        self.remove, self.undo, self.redo = (QPushButton(name) for name in ("Remove", "Undo", "Redo"))
+        self.remove, self.undo, self.redo = (_button(name) for name in ("Remove", "Undo", "Redo"))
         self.before, self.after = QRadioButton("before"), QRadioButton("after")
         self.scope, self.caption = QComboBox(), QLabel()
         self.refusal = QLabel()
@@ -81,8 +80,8 @@ class WhatIfPanel(QWidget):
         left, right, lab = QVBoxLayout(), QVBoxLayout(), QWidget()
         left.addWidget(self.form)
         left.addWidget(self.changes, 1)
-        left.addLayout(_row(self.remove, self.undo, self.redo))
-        right.addLayout(_row(QLabel("All views show"), self.before, self.after, None, self.scope))
+        left.addLayout(_row(self.remove, self.undo, self.redo, None))
+        right.addLayout(_row(QLabel("Views:"), self.before, self.after, None, self.scope))
         right.addWidget(self.table, 1)
         right.addWidget(self.caption)
         whole = QHBoxLayout(lab)
@@ -96,6 +95,10 @@ class WhatIfPanel(QWidget):
         column.addWidget(self._pages)
         self.changes.setWordWrap(True)
         self.changes.setAccessibleName("Changes of the model")
+        self.before.setToolTip("All views show the model as it is")
+        self.after.setToolTip("All views show the changed model")
+        self.scope.setMinimumContentsLength(6)
+        self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.undo.setToolTip("Take back the last edit of the changes")
         for part in (self.remove, self.undo, self.redo, self.changes):
             part.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -190,7 +193,14 @@ class WhatIfPanel(QWidget):
         if value.result is None:
             return "The changed model has not looked at the picture yet."
         protocol = PROTOCOLS[self._display.value.protocol]
-        return f"{NOT_TRAINED[0].upper()}{NOT_TRAINED[1:]}. Distances: {protocol}."
+        return f"The model was not trained with this. Distances: {protocol}."
+
+
+def _button(text: str) -> QToolButton:
+    """Return a button no wider than its word."""
+    button = QToolButton()
+    button.setText(text)
+    return button
 
 
 def _row(*parts: QWidget | None) -> QHBoxLayout:

@@ -11,11 +11,15 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTab
 from viewer.state.before_after import class_rows, features, measure_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from viewer.state.before_after import ClassRow
     from viewer.state.display import Protocol
     from viewer.state.selection import HeadRef
     from viewer.state.what_if import WhatIfResult
 
-_HEADINGS = ("", "before", "after", "difference")
+_HEADINGS = ("", "before", "after", "diff.")
+_SIDES = ("before", "after")
 _UNDEFINED = "not defined"
 
 
@@ -30,9 +34,11 @@ class WhatIfTable(QTableWidget):
         # Arrow keys move the query.
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setShowGrid(False)
+        self.setWordWrap(False)
         self.setAlternatingRowColors(True)
         self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        self.horizontalHeaderItem(3).setToolTip("Difference: after minus before")
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
@@ -40,36 +46,37 @@ class WhatIfTable(QTableWidget):
 
     def tell(self, result: WhatIfResult | None, head: HeadRef | None, protocol: Protocol) -> None:
         """Show a result for a head; see `measure_rows` for what `head` may be."""
-        rows = [] if result is None else list(_rows(result, head, protocol))
+        rows = [] if result is None else [*_rows(result, head, protocol)]
         self.setRowCount(len(rows))
         for row, cells in enumerate(rows):
-            for column, text in enumerate(cells):
+            for column, text in enumerate(cells[: len(_HEADINGS)]):
                 item = QTableWidgetItem(text)
                 side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
                 item.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)
-                item.setToolTip(_UNDEFINED if text == "–" else text if column == 0 else "")
+                item.setToolTip(_UNDEFINED if text == "–" else cells[-1])
                 self.setItem(row, column, item)
 
 
-def _rows(result: WhatIfResult, head: HeadRef | None, protocol: Protocol) -> list[tuple[str, ...]]:
-    """Return the cells, best first: what became of the answer, then the attention."""
+def _rows(result: WhatIfResult, head: HeadRef | None, protocol: Protocol) -> Iterator[tuple[str, ...]]:
+    """Yield cells, and each row in full: features, best class of either side, measures, other classes."""
     alike = features(result.before, result.after)
-    found = [(f"final features, cosine of before and after ({alike.of})", "", _number(alike.cosine), "")]
-    found += [
-        (f"{row.label} (probability)", *(f"{100 * share:.1f} %" for share in (row.before, row.after)), points)
-        for row in class_rows(result.before, result.after)
-        for points in [f"{100 * row.difference:+.1f}"]
-    ]
-    found += [
-        (
-            f"{row.words} ({row.unit})" if row.unit else row.words,
-            _number(row.before),
-            _number(row.after),
-            _number(row.difference, "+"),
-        )
-        for row in measure_rows(result, head, protocol)
-    ]
-    return found
+    of = f"Cosine of the final features before and after: {alike.of}"
+    yield "final features, cosine", "", _number(alike.cosine), "", of
+    classes = class_rows(result.before, result.after)
+    best = {max(classes, key=lambda row: getattr(row, side)) for side in _SIDES} if classes else set()
+    yield from (_class_cells(row) for row in classes if row in best)
+    for row in measure_rows(result, head, protocol):
+        name = f"{row.words} ({row.unit})" if row.unit else row.words
+        numbers = _number(row.before), _number(row.after), _number(row.difference, "+")
+        yield name, *numbers, f"{name[0].upper()}{name[1:]}"
+    yield from (_class_cells(row) for row in classes if row not in best)
+
+
+def _class_cells(row: ClassRow) -> tuple[str, ...]:
+    """Return the cells of a class, in per cent."""
+    brief = row.label.partition(",")[0]
+    shares = (f"{100 * getattr(row, side):.2f} %" for side in _SIDES)
+    return f"P({brief})", *shares, f"{100 * row.difference:+.2f} %", f"Probability of {row.label}"
 
 
 def _number(value: float, sign: str = "") -> str:

@@ -83,7 +83,12 @@ class EffectiveField:
     @cached_property
     def mean_distance(self) -> float:
         """Mean distance from the unit in pixels, weighted by the gradient, as an attention distance is."""
-        return self._mean(np.hypot(*self._apart))
+        return self.distance((1.0, 1.0))
+
+    def distance(self, step: tuple[float, float]) -> float:
+        """Return the same in units of `step`, height and width in pixels: those of a patch."""
+        down, across = self._apart
+        return self._mean(np.hypot(down / step[0], across / step[1]))
 
     @cached_property
     def deviation(self) -> tuple[float, float]:

@@ -147,7 +147,7 @@ def _render_parser() -> ArgumentParser:
 def _add_map(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--map",
-        choices=("attention", "rollout", "class-rollout", "norms"),
+        choices=("attention", "rollout", "class-rollout", "norms", "effective-field"),
         default="attention",
         help="what the picture shows over its patches, default %(default)s",
     )

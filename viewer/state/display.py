@@ -11,7 +11,7 @@ Protocol = Literal["renormalized", "original"]
 Unit = Literal["px", "patches"]
 Scale = Literal["shared", "per head"]
 Theme = Literal["light", "dark", "talk"]
-MapKind = Literal["attention", "rollout", "class rollout", "norms"]
+MapKind = Literal["attention", "rollout", "class rollout", "norms", "effective field"]
 """What the picture shows over its patches; see `viewer.state.maps.MAPS`."""
 RolloutFusion = Literal["mean", "max", "min"]
 Centring = Literal["plain", "centred"]

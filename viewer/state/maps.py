@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from viewer.errors import MapError
-from viewer.state import attention_map, class_map, norm_map, rollout_map
+from viewer.state import attention_map, class_map, effective_map, norm_map, rollout_map
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
@@ -112,6 +112,15 @@ MAPS: tuple[MapRow, ...] = (
         "the others hold what the model notes about the whole picture (Darcet et al. 2023).",
         norm_map.refusal,
         norm_map.norm_map,
+    ),
+    MapRow(
+        "effective field",
+        "effective field",
+        "Which pixels the middle patch really depends on behind the layer's block, by the gradient of its "
+        "vector (Luo et al. 2016). Models in PyTorch only.",
+        effective_map.refusal,
+        effective_map.effective_map,
+        Work(effective_map.key, effective_map.work, "Following gradients back"),
     ),
 )
 

@@ -10,6 +10,7 @@ import numpy as np
 from viewer.state.axes import DISTANCE, LAYER_AXIS, Axis, axis_of
 from viewer.state.comparison import network_reference
 from viewer.state.dots import dots_of, of_query, side_by_side, uniform_of_query
+from viewer.state.effective_map import effective_reference
 from viewer.state.kinds import kind_words
 from viewer.state.selection import HeadRef
 from viewer.state.words import query_words
@@ -206,7 +207,8 @@ def scatter(
     query_x, query_y, query_label = None, None, ""
     references, missing = dots.references, dots.missing
     network, why_none = network_reference(record, measures, display, dots.y)
-    references = references if network is None else (*references, network)
+    effective = effective_reference(document, display)
+    references = (*references, *(one for one in (network, effective) if one is not None))
     missing = (*missing, why_none) if why_none else missing
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple) and len(dots.layer):

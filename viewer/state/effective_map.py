@@ -1,0 +1,139 @@
+"""The map of the effective field: what the middle patch really depends on behind a layer's block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from viewer.state.axes import DISTANCE
+from viewer.state.picture_map import PictureMap, without
+from viewer.state.references import Reference
+from viewer.state.scale import plain_end
+from viewer.state.words import query_words
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    import numpy.typing as npt
+
+    from viewer.attention.layout import TokenLayout
+    from viewer.attention.record import AttentionRecord
+    from viewer.backends.effective_field import EffectiveField
+    from viewer.backends.model import Job, Model
+    from viewer.state.attended import Attended
+    from viewer.state.display import DisplayValue
+    from viewer.state.documents import ImageDocument
+    from viewer.state.selection import SelectionValue
+
+_KEY = ("effective field",)
+_TYPICAL = 98  # percentile of the patches that the scale ends at: the middle patch outshines all others
+_LABEL = "effective field of each layer's block, this picture"
+
+
+def refusal(record: AttentionRecord, display: DisplayValue) -> str:
+    """Return why a record's model has no effective fields, as a clause; empty where it should have some."""
+    from viewer.backends.effective_blocks import why_no_effective_field
+
+    return why_no_effective_field(record)
+
+
+def key(record: AttentionRecord, display: DisplayValue) -> tuple[Hashable, ...]:
+    """Return what they depend on: nothing; all layers are worked out together."""
+    return _KEY
+
+
+def work(
+    document: ImageDocument, model: Model, key: tuple[Hashable, ...], job: Job
+) -> Mapping[int, EffectiveField]:
+    """Run the model forward, and backward for each block."""
+    from viewer.backends.effective_blocks import block_effective_fields
+
+    return block_effective_fields(model, document.record, document.image, job)
+
+
+def effective_map(
+    document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue
+) -> PictureMap:
+    """Describe the field behind the shown layer's block: of the middle patch, whatever is asked."""
+    record = document.record
+    layer = record.layers[selection.shown.layer]
+    subject = f"Effective field behind the block of layer {layer.index}"
+    why = refusal(record, display)
+    if why:
+        return without(record, "Effective field", why)
+    fields = document.maps.get(_KEY)
+    if fields is None or isinstance(fields, str):
+        return without(record, subject, fields or "", (layer.index,), "being worked out")
+    field = fields.get(layer.index)
+    if field is None:
+        return without(record, subject, "its block hands out no tokens with a place", (layer.index,))
+    layout = layer.query_layout
+    values = shares(field.map, layout)
+    middle = layout.grid[0] // 2, layout.grid[1] // 2
+    grid = None if record.one_grid else layout.grid
+    return PictureMap(
+        asked=layout,
+        answers=layout,
+        values=values,
+        blank="",
+        vmax=plain_end(float(np.percentile(values, _TYPICAL))),
+        largest=float(values.max()),
+        prefix=tuple((name, float("nan")) for name in record.prefix_names),
+        subject=subject,
+        title=f"{subject}: what {query_words(middle, grid=grid)} depends on",
+        label="share of the gradient",
+        scale_label="this map's own scale",
+        layers=(layer.index,),
+        marked=(middle,),
+        note="outlined: the middle patch, whose vector's gradient this is",
+        words=_words(layer.index, field, middle, values),
+    )
+
+
+def _words(
+    layer: int, field: EffectiveField, middle: tuple[int, int], values: npt.NDArray[np.float32]
+) -> str:
+    return (
+        f"Behind layer {layer} ({field.layer}), the vector of the middle patch {middle} depends on pixels "
+        f"{field.mean_distance:.0f} px away on average, weighted by its gradient (Luo et al. 2016); "
+        f"{100 * float(values[middle]):.0f} % of that lies on the patch itself."
+    )
+
+
+def shares(map_: npt.NDArray[np.float64], layout: TokenLayout) -> npt.NDArray[np.float32]:
+    """Sum a map of pixels over patches, as shares of the whole, float32 (rows, columns)."""
+    sums = map_
+    for axis in (0, 1):
+        count, step, first = layout.grid[axis], layout.patch_px[axis], layout.origin[axis]
+        starts = np.rint(first - step / 2 + step * np.arange(count)).astype(np.int64)
+        sums = np.add.reduceat(sums, np.clip(starts, 0, map_.shape[axis] - 1), axis=axis)
+    total = map_.sum()
+    return (sums / total if total > 0 else np.zeros(layout.grid)).astype(np.float32)
+
+
+_kept: WeakKeyDictionary[object, dict[str, Reference]] = WeakKeyDictionary()
+
+
+def effective_reference(document: ImageDocument, display: DisplayValue) -> Reference | None:
+    """Return how far away what each layer's block depends on lies, as points; None while nothing is known.
+
+    The mean distance from the middle patch, weighted by the gradient: what the mean attention distance is to
+    attention.
+    """
+    fields = document.maps.get(_KEY)
+    distances = display.y_measure == DISTANCE and display.x_measure == "layer"
+    if not isinstance(fields, dict) or not distances:
+        return None
+    of_record = _kept.setdefault(document.record, {})
+    if display.unit not in of_record:
+        found = sorted(fields.items())
+        layers = [document.record.layers[index] for index, _ in found]
+        values = [
+            field.distance(layer.query_layout.patch_px if display.unit == "patches" else (1.0, 1.0))
+            for layer, (_, field) in zip(layers, found, strict=True)
+        ]
+        x = np.array([float(index) for index, _ in found])
+        of_record[display.unit] = Reference("effective", x, np.array(values), _LABEL, points=True)
+    return of_record[display.unit]

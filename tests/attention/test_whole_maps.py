@@ -21,7 +21,7 @@ from tests.attention.builders import (
 from tests.attention.test_grouped import naive, windowed_layer
 from tests.attention.test_sweep import LAYOUTS
 from tests.state.records import mixed_record
-from viewer.attention import offsets, sweep
+from viewer.attention import sweep
 from viewer.attention.layout import TokenLayout
 from viewer.attention.measured import sink_threshold
 from viewer.attention.scores import QueryKeyScores, WeightScores
@@ -56,10 +56,8 @@ def test_equals_every_pair_of_rows(layout, spread):
 @pytest.mark.parametrize("grid", [(6, 6), (1, 30), (30, 1), (5, 17), (17, 5), (2, 2)])
 @pytest.mark.parametrize("rows", [1, 7, 128])
 @pytest.mark.parametrize("prefix", [(), ("cls", "reg1")])
-@pytest.mark.parametrize("block", [1, 1 << 19])
-def test_offsets_equal_their_definition(grid, rows, prefix, block, monkeypatch):
+def test_offsets_equal_their_definition(grid, rows, prefix, monkeypatch):
     monkeypatch.setattr(sweep, "_chunk_rows", lambda heads, keys: rows)
-    monkeypatch.setattr(offsets, "_BLOCK", block)
     layout = TokenLayout.regular(grid, (16, 16), prefix)
     scores = random_scores(3, 2, layout.tokens, spread=1.5)
     measured = measures_of(scores, layout)

@@ -51,6 +51,7 @@ class Places:
         self.patch_px = layer.query_layout.patch_px
         self.on_patches = self._keys.isfinite().all(dim=2)[:, None].to(torch.float32)
         self._prefix = torch.tensor(layer.key_layout.prefix_tokens, device=device)
+        self._all: Apart | None = None
         self._patches = layer.key_layout.consecutive if self.groups == 1 else None
 
     def patch_sum(self, weights: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
@@ -69,7 +70,18 @@ class Places:
         return (of_groups * (1 - self.on_patches)[:, None]).sum(dim=-1).flatten(end_dim=1)
 
     def apart(self, rows: slice) -> Apart:
-        """Return how far the same queries of every group are from the keys of their group."""
+        """Return how far the same queries of every group are from the keys of their group.
+
+        Kept where these are all queries: the layers of a small model share them.
+        """
+        if self._all is not None:
+            return self._all
+        found = self._measured(rows)
+        if rows.start == 0 and rows.stop >= self._queries.shape[1]:
+            self._all = found
+        return found
+
+    def _measured(self, rows: slice) -> Apart:
         queries, keys = self._queries[:, rows, None], self._keys[:, None]
         y, x = ((queries[..., axis] - keys[..., axis]).abs_().nan_to_num_(0.0) for axis in (0, 1))
         down, across = self.patch_px

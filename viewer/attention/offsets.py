@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer
+    from viewer.attention.scores import Scratch
 
-_BLOCK = 1 << 19  # weights laid out at once, so that they stay in the processor's cache
 # Weights that differ by less than a third of a percent differ by rounding: the root of it.
 _NO_VARIANCE = 1e-5
 
@@ -23,8 +23,8 @@ _NO_VARIANCE = 1e-5
 class OffsetSums(Protocol):
     """Attention added up by the offset from query patch to key patch, chunk by chunk."""
 
-    def add(self, weights: Tensor, rows: slice) -> None:
-        """Add a chunk of weights, float32 (groups * heads, rows, keys)."""
+    def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
+        """Add a chunk of weights, float32 (groups * heads, rows, keys); buffer 0 of `scratch` is free."""
 
     def share(self) -> Tensor:
         """Return the share of variance that the offset explains, float64 (heads,); NaN without variance."""
@@ -80,57 +80,53 @@ class _PlainOffsets:
         # Offsets of one grid row begin at 1 - columns; the first place of each row is one offset too many.
         self._sums = torch.zeros((heads, 2 * rows - 1, 2 * columns), dtype=torch.float64, device=device)
         self._squares = torch.zeros(heads, dtype=torch.float64, device=device)
-        self._room = torch.zeros(0, device=device)
 
-    def add(self, weights: Tensor, rows: slice) -> None:
+    def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
         """See `OffsetSums`."""
-        on_patches = weights[:, :, self._keys]
-        for run in self._runs(rows, len(weights)):
+        high, wide = self._grid
+        on_patches, room = weights[:, :, self._keys], scratch.free
+        of_column = len(weights) * high * 2 * wide
+        if len(room) < of_column + 2 * wide:
+            room = weights.new_empty(of_column + 2 * wide)
+        for run in self._runs(rows, (len(room) - 2 * wide) // of_column):
             block = on_patches[:, run.chunk]
             self._squares += torch.linalg.vector_norm(block, dim=2).square_().sum(dim=1)
-            self._add(block, run)
+            self._add(block, run, room)
 
-    def _runs(self, rows: slice, heads: int) -> Iterator[_Run]:
-        """Split a chunk into rectangles of a bearable size."""
+    def _runs(self, rows: slice, most: int) -> Iterator[_Run]:
+        """Split a chunk into rectangles of up to so many queries: whole grid rows, or parts of one."""
         high, wide = self._grid
-        begin = max(rows.start - self._first, 0)
+        shift = self._first - rows.start
+        begin = max(-shift, 0)
         end = min(rows.stop - self._first, high * wide)
-        most = max(1, _BLOCK // (heads * wide * high * 2 * wide))
         while begin < end:
             row, column = divmod(begin, wide)
-            whole = min(most, (end - begin) // wide) if column == 0 else 0
-            columns = wide if whole else min(wide - column, end - begin)
+            whole = min(most, end - begin) // wide if column == 0 else 0
+            columns = wide if whole else min(wide - column, end - begin, most)
             stop = begin + max(whole, 1) * columns
-            shift = self._first - rows.start
             yield _Run(slice(begin + shift, stop + shift), row, max(whole, 1), column, columns)
             begin = stop
 
-    def _add(self, block: Tensor, run: _Run) -> None:
+    def _add(self, block: Tensor, run: _Run, room: Tensor) -> None:
         high, wide = self._grid
         heads, width = len(block), 2 * wide
         map_size = high * width
-        room = self._laid_out(block, heads * run.rows, run.columns)
+        laid_out = room[: width + block.shape[1] * heads * map_size]
+        inside = laid_out[width:].view(heads, -1, high, width)
+        inside[..., :wide] = block.unflatten(2, (high, wide))
+        inside[..., wide:] = 0
+        laid_out[:width] = 0
         # Place s of a row of this view is the key that lies s - wide columns off the query, or a zero.
-        skewed = room.as_strided(
+        skewed = laid_out.as_strided(
             (heads * run.rows, run.columns, map_size),
             (run.columns * map_size, map_size + 1, 1),
-            width + run.column - wide,
+            laid_out.storage_offset() + width + run.column - wide,
         )
         ones = block.new_ones((1, 1, 1)).expand(heads * run.rows, 1, run.columns)
         found = torch.bmm(ones, skewed).view(heads, run.rows, high, width)
         for at in range(run.rows):
             top = high - 1 - (run.row + at)
             self._sums[:, top : top + high] += found[:, at]
-
-    def _laid_out(self, block: Tensor, maps: int, columns: int) -> Tensor:
-        """Return the maps, each row of keys followed by as many zeros, after a row of zeros."""
-        high, wide = self._grid
-        size = maps * columns * high * 2 * wide
-        if len(self._room) < size + 2 * wide:
-            self._room = block.new_zeros(size + 2 * wide)
-        inside = self._room[2 * wide : 2 * wide + size].view(*block.shape[:2], high, 2 * wide)
-        inside[..., :wide] = block.unflatten(2, (high, wide))
-        return self._room
 
     def share(self) -> Tensor:
         """See `OffsetSums`."""
@@ -155,7 +151,7 @@ class _AnyOffsets:
         self._squares = torch.zeros(layer.heads, dtype=torch.float64, device=device)
         self._pairs = torch.zeros(self._none + 1, dtype=torch.int64, device=device)
 
-    def add(self, weights: Tensor, rows: slice) -> None:
+    def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
         """See `OffsetSums`."""
         queries = self._queries[:, rows, None]
         offsets = self._keys[:, None] - queries + self._middle

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer, Scores
+    from viewer.attention.layout import TokenLayout
     from viewer.attention.over_queries import Alike
     from viewer.attention.record import AttentionRecord
 
 # A chunk's weights should stay in the processor's cache between the passes over them.
 _CHUNK_BYTES = 4 << 20
-_FEWEST_ROWS, _MOST_ROWS = 16, 256
+_FEWEST_ROWS, _MOST_ROWS = 16, 512
 
 
 def measure_record(
@@ -40,13 +41,14 @@ def measure_record(
         Told of progress between chunks; may raise to stop (see `viewer.backends.model.Job.step`).
     """
     count = len(record.layers)
+    room = _Room()
 
     def measure(at: int) -> LayerMeasures:
         def report(share: float) -> None:
             if step is not None:
                 step(f"Measuring layer {at + 1} of {count}", (at + share) / count)
 
-        return measure_layer(record.layers[at], report)
+        return measure_layer(record.layers[at], report, room)
 
     return RecordMeasures(tuple(measure(at) for at in range(count)))
 
@@ -66,7 +68,31 @@ class _Sums(NamedTuple):
     near_3: Tensor
 
 
-def measure_layer(layer: AttentionLayer, report: Callable[[float], None] | None = None) -> LayerMeasures:
+class _Room:
+    """What the layers of a record use one after another: memory, and distances where they have the same."""
+
+    def __init__(self) -> None:
+        self._scratch: dict[tuple[int, int, int], Scratch] = {}
+        self._places: dict[tuple[TokenLayout, TokenLayout, int], Places] = {}
+
+    def scratch(self, heads: int, rows: int, keys: int, device: torch.device) -> Scratch:
+        """Return buffers for chunks of a size; only the last are kept."""
+        size = (heads, rows, keys)
+        if size not in self._scratch:
+            self._scratch = {size: Scratch(*size, device)}
+        return self._scratch[size]
+
+    def places(self, layer: AttentionLayer) -> Places:
+        """Return where the tokens of a layer sit; only the last are kept."""
+        key = (layer.query_layout, layer.key_layout, layer.scores.groups)
+        if key not in self._places:
+            self._places = {key: Places(layer)}
+        return self._places[key]
+
+
+def measure_layer(
+    layer: AttentionLayer, report: Callable[[float], None] | None = None, room: _Room | None = None
+) -> LayerMeasures:
     """Measure every head of one layer.
 
     Parameters
@@ -75,13 +101,15 @@ def measure_layer(layer: AttentionLayer, report: Callable[[float], None] | None 
         Of any kind.
     report
         Told between chunks which share of the layer is done; may raise to stop.
+    room
+        What layers measured before have left.
     """
-    stacked = layer.scores.stacked
+    stacked, room = layer.scores.stacked, room or _Room()
     size = (len(_Sums._fields), stacked.heads, stacked.queries)
     sums = _Sums(*torch.zeros(size, dtype=torch.float32, device=layer.scores.device))
-    places, over, offsets = Places(layer), OverQueries(layer), offset_sums(layer)
-    rows = _chunk_rows(stacked.heads, stacked.keys)
-    scratch = Scratch(stacked.heads, min(rows, stacked.queries), stacked.keys, layer.scores.device)
+    places, over, offsets = room.places(layer), OverQueries(layer), offset_sums(layer)
+    rows = min(_chunk_rows(stacked.heads, stacked.keys), stacked.queries)
+    scratch = room.scratch(stacked.heads, rows, stacked.keys, layer.scores.device)
     for start in range(0, stacked.queries, rows):
         if report is not None:
             report(start / stacked.queries)
@@ -89,7 +117,7 @@ def measure_layer(layer: AttentionLayer, report: Callable[[float], None] | None 
         weights = _sweep_chunk(stacked, places, chunk, sums, scratch)
         over.add(weights, sums.entropy[:, chunk], chunk, scratch)
         if offsets is not None:
-            offsets.add(weights, chunk)
+            offsets.add(weights, chunk, scratch)
     share = torch.full((layer.heads,), torch.nan, dtype=torch.float64) if offsets is None else offsets.share()
     return _measures(layer, sums, over.finish(), share)
 

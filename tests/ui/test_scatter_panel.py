@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from tests.state.records import random_record, state_of
 from tests.ui.panels import painted, pixels, show
+from viewer.state.kinds import mark_of
 from viewer.state.palette import palette
 from viewer.state.selection import HeadRef
 from viewer.ui.scatter_panel import ScatterPanel
@@ -243,3 +244,76 @@ def test_the_ring_is_as_wide_on_every_screen(made):
     centre = plot.positions()[3 * 3][0]
     top_and_bottom = ink[:, round(centre * ratio)].sum() / ratio
     assert top_and_bottom == pytest.approx(2 * 2.0, abs=1.0)
+
+
+def choose(panel, box, value):
+    box.setCurrentIndex(box.findData(value))
+    box.activated.emit(box.currentIndex())
+    QApplication.processEvents()
+
+
+def test_any_measure_is_a_choice_away_and_its_numbers_are_its_own(made):
+    panel, selection, display, scene, _ = made
+    selection.hover((1, 2))
+    choose(panel, panel.y, "nmi")
+    assert display.value.y_measure == "nmi"
+    scatter = scene.value.scatter
+    low, high = panel.plot.getPlotItem().getViewBox().viewRange()[1]
+    assert 0 <= low < scatter.y.max() < high <= 1
+    axis = panel.plot.getPlotItem().getAxis("left")
+    texts = axis.tickStrings(axis.tickValues(low, high, 200)[0][1], axis.autoSIPrefixScale, 0.1)
+    assert max(map(float, texts)) <= 1
+    # Neither unit nor protocol has a part in it, and of one query there is none.
+    assert not panel.unit.isVisible() and not panel.protocol.isVisible()
+    assert not panel.plot._query.isVisible()
+    assert "one query has none" in panel._legend.toolTip()
+    choose(panel, panel.y, "mean_distance")
+    assert panel.unit.isVisible() and panel.plot._query.isVisible()
+
+
+def test_two_measures_against_each_other_have_uniform_attention_as_a_point(made):
+    panel, selection, _, scene, _ = made
+    choose(panel, panel.y, "entropy_nats")
+    choose(panel, panel.x, "mean_distance")
+    scatter, plot = scene.value.scatter, panel.plot
+    x, y = plot._points["uniform"].getData()
+    assert plot._points["uniform"].isVisible() and not plot._lines["uniform"].isVisible()
+    assert (x[0], y[0]) == (scatter.reference("uniform").x[0], pytest.approx(np.log(21), abs=1e-5))
+    assert not plot._lines["convolution"].isVisible()
+    image = pixels(plot.viewport()).astype(int)
+    colour = np.array([int(palette("light").dot[i : i + 2], 16) for i in (1, 3, 5)])
+    places = plot.positions()
+    assert (np.argsort(places[:, 0]) == np.argsort(scatter.x)).all()
+    for across, down in places:
+        around = image[int(down) - 2 : int(down) + 3, int(across) - 2 : int(across) + 3].reshape(-1, 3)
+        assert np.abs(around - colour).sum(axis=1).min() < 60
+    selection.hover((1, 2))
+    assert plot._points["uniform query"].isVisible()
+    assert plot.getPlotItem().getAxis("bottom").labelText == "mean attention distance (px)"
+
+
+def test_dots_show_kinds_with_what_decided_them(qtbot, made):
+    panel, _, display, scene, _ = made
+    qtbot.mouseClick(panel.kinds, Qt.MouseButton.LeftButton)
+    assert display.value.kinds
+    scatter = scene.value.scatter
+    assert len(scatter.kinds) == 12
+    symbols = {point.symbol() for point in panel.plot._heads.points()}
+    assert symbols == {mark_of(kind).symbol for kind in scatter.kinds}
+    counts = panel._legend.toolTip().splitlines()
+    assert sum(int(line.split(": ")[1].split()[0]) for line in counts if " heads" in line) == 12
+    panel.plot._point(HeadRef(2, 1))
+    assert scatter.kinds[7].kind in panel.plot._name.toPlainText()
+    assert "attention within 1 hop" in panel.plot._name.toPlainText()
+
+
+def test_error_bars_reach_from_lower_to_upper_end(made):
+    panel, _, _, scene, _ = made
+    y = scene.value.scatter.y
+    panel.paint(replace(scene.value.scatter, y=y.copy(), spread=np.stack([y - 3, y + 5], axis=1)))
+    assert panel.plot._bars.isVisible()
+    x, ends = panel.plot._bars.getData()
+    np.testing.assert_array_equal(ends.reshape(-1, 2), np.stack([y - 3, y + 5], axis=1))
+    np.testing.assert_array_equal(x[::2], panel.plot._scatter.x)
+    assert panel.plot.getPlotItem().getViewBox().viewRange()[1][1] > (y + 5).max()
+    assert "spread" in panel._legend.toolTip()

@@ -90,7 +90,8 @@ class ScatterPanel(QWidget):
         self._header = header = QHBoxLayout()
         header.setContentsMargins(4, 2, 4, 2)
         for part in (self.y, self._against, self.x, self.unit, self.protocol, self.kinds):
-            header.addWidget(part)
+            # The lists of measures grow up to their longest words, and give way first.
+            header.addWidget(part, 100 if part in (self.x, self.y) else 0)
         header.addStretch(1)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -126,6 +127,10 @@ class ScatterPanel(QWidget):
         self._palette = palette
         for part in (self.y, self._against, self.x, self.unit, self.protocol, self.kinds):
             part.setFont(control_font(palette))
+        for box in (self.x, self.y):
+            metrics = QFontMetricsF(box.font())
+            words = (box.itemText(place) for place in range(box.count()))
+            box.setMaximumWidth(int(max(map(metrics.horizontalAdvance, words)) + 3 * metrics.height()))
         self._legend.setFont(font(palette))
         self._against.setStyleSheet(f"color: {palette.text};")
         self._legend.setStyleSheet(f"color: {palette.text}; padding: 0 4px;")

@@ -99,11 +99,12 @@ class ScatterPlot(pg.PlotWidget):
         self._label_axes()
         for kind, (width, style) in _DASHES.items():
             self._lines[kind].setPen(self._pen(colour_of(kind, palette), width, style))
-            self._points[kind].setPen(self._pen(colour_of(kind, palette), 1.5 * width))
-            self._points[kind].setSize(2.2 * self.dot_size)
+            self._points[kind].setPen(None)
+            self._points[kind].setBrush(colour_of(kind, palette))
+            self._points[kind].setSize((0.9 + 0.6 * width) * self.dot_size)
         self._bars.setPen(self._pen(palette.dot, 1.0))
         self._query.dress(self._pen(palette.query, 1.3), 0.9 * self.dot_size)
-        self._name.setFont(type_)
+        self._name.setFont(font(palette, 0.9))
         self._name.setColor(palette.text)
         self._name.fill = pg.mkBrush(palette.ground)
         self._name.border = pg.mkPen(palette.faint)
@@ -150,6 +151,8 @@ class ScatterPlot(pg.PlotWidget):
     def _set_label(self, side: str, words: str, scale: float) -> None:
         size = {"font-size": f"{self._palette.points * scale}pt"}
         self.setLabel(side, words, color=self._palette.text, **size)
+        # pyqtgraph 0.14 scales to a prefix for each new label, although prefixes are switched off.
+        self.getPlotItem().getAxis(side).autoSIPrefixScale = 1.0
 
     @property
     def _axes(self) -> tuple[Axis, Axis]:
@@ -230,16 +233,22 @@ class ScatterPlot(pg.PlotWidget):
             self._put_name(scatter, place)
 
     def _wrapped(self, words: str) -> str:
-        """Break lines that are longer than half of the plot."""
-        letters = int(0.55 * self.width() / QFontMetricsF(font(self._palette)).averageCharWidth())
+        """Break lines that are longer than most of the plot."""
+        letters = int(0.8 * self.width() / QFontMetricsF(font(self._palette)).averageCharWidth())
         return "\n".join(textwrap.fill(line, max(letters, 30)) for line in words.split("\n"))
 
     def _put_name(self, scatter: Scatter, place: int) -> None:
         """Write above the dot, or below a high one, shifted so that the words stay inside the plot."""
         (left, right), (low, high) = self._range["x"], self._range["y"]
         up = scatter.y[place] > low + 0.6 * (high - low)
-        self._name.setAnchor(((scatter.x[place] - left) / (right - left), -0.4 if up else 1.4))
-        self._name.setPos(scatter.x[place], scatter.y[place])
+        across = (scatter.x[place] - left) / (right - left)
+        if scatter.kinds is None:
+            self._name.setAnchor((across, -0.4 if up else 1.4))
+            self._name.setPos(scatter.x[place], scatter.y[place])
+        else:
+            # Several lines: at the border where the dot is not, or they would reach beyond it.
+            self._name.setAnchor((across, 1.0 if up else 0.0))
+            self._name.setPos(scatter.x[place], low if up else high)
 
     def _fit(self, scatter: Scatter) -> bool:
         """Make room for all there is, and return whether it is another.

@@ -39,8 +39,8 @@ class ClassRollout:
         Where the tokens sit.
     start
         First layer that is in.
-    target
-        Number of the class.
+    target, name
+        Number of the class, and what it is called; empty where that is not known.
     readers
         int64, the tokens that the class's output is read from behind the last layer: the class token, or all
         patches where they are averaged.
@@ -51,6 +51,7 @@ class ClassRollout:
     start: int
     target: int
     readers: npt.NDArray[np.int64]
+    name: str = ""
 
 
 class Relevance:

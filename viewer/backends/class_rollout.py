@@ -99,6 +99,7 @@ def class_rollout(
         start,
         target,
         found.readers.cpu().numpy(),
+        model.labels[target] if target < len(model.labels) else "",
     )
 
 

@@ -70,9 +70,9 @@ def best_classes(record: AttentionRecord | None) -> tuple[tuple[int, str, float]
     return tuple(zip(order.tolist(), known.labels, known.probabilities, strict=True))
 
 
-def class_words(record: AttentionRecord, number: int) -> str:
-    """Return what a class is called: "class 281 (tabby, tabby cat)"."""
-    name = next((label for index, label, _ in best_classes(record) if index == number), "")
+def class_words(record: AttentionRecord, number: int, name: str = "") -> str:
+    """Return what a class is called: "class 281 (tabby, tabby cat)"; one of the best is known by itself."""
+    name = name or next((label for index, label, _ in best_classes(record) if index == number), "")
     plain = f"class {number}"
     return plain if name in ("", plain) else f"{plain} ({name})"
 
@@ -86,11 +86,13 @@ def class_map(
     if why:
         return without(record, "Class rollout", why)
     layers = tuple(range(display.start_layer, len(record.layers)))
-    named = class_words(record, target(record, display))
     subject = f"Class rollout of {layers_words(layers)}"
     rolled = document.maps.get(key(record, display))
+    number = target(record, display)
     if rolled is None or isinstance(rolled, str):
-        return without(record, subject, rolled or "", layers, f"what speaks for {named} is being worked out")
+        doing = f"what speaks for {class_words(record, number)} is being worked out"
+        return without(record, subject, rolled or "", layers, doing)
+    named = class_words(record, number, rolled.name)
     layout, values = rolled.layout, on_patches(rolled.relevance, rolled.layout)
     if not np.isfinite(values).all():
         return without(record, subject, NOT_FINITE, layers)

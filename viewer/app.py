@@ -31,6 +31,7 @@ from viewer.ui.jobs import Bug, Jobs, Request
 from viewer.ui.lesson_actions import LessonActions
 from viewer.ui.likeness_work import LikenessWork
 from viewer.ui.map_work import MapWork
+from viewer.ui.study_actions import StudyActions
 from viewer.ui.theme import apply_theme
 from viewer.ui.uncaught import Uncaught
 from viewer.ui.what_if_actions import WhatIfActions
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from viewer.export.restore import Restored
     from viewer.export.whereabouts import Found
     from viewer.state.scene import SceneValue
+    from viewer.study.store import Store
     from viewer.ui.views import Views
 
 # How long closing waits for work that cannot be stopped at once, such as a library being loaded.
@@ -166,6 +168,8 @@ class Session(QObject):
         state = (self.documents, self.selection, self.display, self.scene)
         self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
         self.comparing = CompareActions(self.window, self.documents, self.display, self.jobs)
+        opening = (self.workflow.open_paths, _write_study, synchronous)
+        self.studies = StudyActions(self.window, self.documents, self.display, *opening)
         self.likeness_work = LikenessWork(self.documents, self.scene, self.jobs, self)
         # Last: it changes the selection in answer to a change, which the others are to hear of first.
         self.looking = Looking(self.documents, self.selection)
@@ -177,7 +181,7 @@ class Session(QObject):
         # After the first paint, through the event loop: nothing below may delay the window.
         window.painted.connect(self._begin, Qt.ConnectionType.QueuedConnection)
         window.closed.connect(self._save)
-        window.paths_dropped.connect(workflow.open_paths)
+        window.paths_dropped.connect(self.studies.open_paths)
         window.pictures_dropped.connect(workflow.open_pictures)
         window.model_asked.connect(workflow.open_model)
         window.preprocessing_asked.connect(workflow.set_preprocessing)
@@ -206,7 +210,7 @@ class Session(QObject):
         elif start.sample:
             self.open_sample()
         if start.files:
-            self.workflow.open_paths([Path(file) for file in start.files])
+            self.studies.open_paths([Path(file) for file in start.files])
         if start.lesson:
             self.lesson.begin()
 
@@ -374,7 +378,7 @@ class Session(QObject):
         bool
             False if slow work did not end in time.
         """
-        ended = self.jobs.close(seconds)
+        ended = self.studies.tear_down(seconds) & self.jobs.close(seconds)
         self._leave_clipboard()
         self.window.close()
         self.window.deleteLater()
@@ -407,6 +411,12 @@ def _restore(path: Path) -> Restored | None:
     from viewer.export.restore import restore
 
     return restore(path)
+
+
+def _write_study(store: Store, source: str) -> None:
+    from viewer.export.study_results import write_results
+
+    write_results(store, source)
 
 
 def _sources(scene: SceneValue) -> list[str | Path | None]:

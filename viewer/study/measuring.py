@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from viewer.attention.measures import MEASURES
 from viewer.errors import Cancelled, InputError, PatchreachError
+from viewer.images.preprocess import Preprocessing
 from viewer.state.references import convolution_levels
 from viewer.study.decoding import Failed, Prepared
 
@@ -64,18 +65,52 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Opening:
-    """Which model, and how; as in `viewer.backends.opening.open_model`. Small enough to be sent anywhere."""
+    """Which model, and how; small enough to be sent anywhere.
+
+    Attributes
+    ----------
+    model, weights, image_size, device
+        As in `viewer.backends.opening.open_model`.
+    preprocessing
+        Where a person chose another than the model's own.
+    """
 
     model: str
     weights: str | None = None
     image_size: ImageSize = None
     device: str = "auto"
+    preprocessing: Preprocessing | None = None
 
     def open(self, job: Job | None = None) -> Model:
         """Open it."""
         from viewer.backends.opening import open_model
 
-        return open_model(self.model, self.weights, self.image_size, self.device, job)
+        model = open_model(self.model, self.weights, self.image_size, self.device, job)
+        return model if self.preprocessing is None else model.with_preprocessing(self.preprocessing)
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return it ready for JSON, without the device, which may be another each time."""
+        facts = asdict(self)
+        del facts["device"]
+        return facts
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Opening:
+        """Return what `to_facts` gave, read back from JSON.
+
+        Raises
+        ------
+        KeyError, TypeError
+            If it is something else.
+        """
+        how = facts["preprocessing"]
+        size = facts["image_size"]
+        return cls(
+            facts["model"],
+            facts["weights"],
+            tuple(size) if isinstance(size, list) else size,
+            preprocessing=how and Preprocessing(**{key: _hashable(value) for key, value in how.items()}),
+        )
 
     def absolute(self) -> Opening:
         """Return it with files that are found from any folder."""
@@ -83,7 +118,11 @@ class Opening:
             str(Path(name).resolve()) if name and Path(name).exists() else name
             for name in (self.model, self.weights)
         )
-        return Opening(model if self.model != "sample" else "sample", weights, self.image_size, self.device)
+        return replace(self, model=self.model if self.model == "sample" else model, weights=weights)
+
+
+def _hashable(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 class Measurer:

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from viewer.backends.model import Job
 from viewer.errors import FileError
 from viewer.study.decoding import Failed
 from viewer.study.settings import Settings
 from viewer.study.sources import Source
+from viewer.study.statistics import Moments, moments
 from viewer.study.store import Store, require_new
+from viewer.study.summary import Summary
 
 if TYPE_CHECKING:
     from viewer.attention.distance import Protocol
@@ -120,7 +124,12 @@ def begin(plan: Plan, engine: Engine, job: Job) -> Store:
 
 
 def run(
-    store: Store, plan: Plan, engine: Engine, job: Job, failing: Callable[[Failed], None] = lambda _: None
+    store: Store,
+    plan: Plan,
+    engine: Engine,
+    job: Job,
+    failing: Callable[[Failed], None] = lambda _: None,
+    watching: Callable[[Summary], None] | None = None,
 ) -> Advance:
     """Measure what is left to do, and commit it; whatever stops this, what was measured is committed.
 
@@ -134,6 +143,8 @@ def run(
         Told of progress; cancels.
     failing
         Told of each picture that fails.
+    watching
+        Given the means and spreads so far, at the beginning and after each part.
 
     Raises
     ------
@@ -144,7 +155,8 @@ def run(
     """
     job.step("Counting the pictures")
     total = plan.source.count()
-    work = _Work(store, plan.batch, job, failing, total, *store.counts(), store.position())
+    live = None if watching is None else _Live(store, watching)
+    work = _Work(store, plan.batch, job, failing, live, total, *store.counts(), store.position())
     done = store.done()
     job.step(f"Studying: {work.advance}", work.advance.share)
     left = (entry for entry in plan.source.entries() if not done.has(entry.name, entry.place))
@@ -157,6 +169,23 @@ def run(
     return work.advance
 
 
+class _Live:
+    """Moments of all that is committed, told after each part."""
+
+    def __init__(self, store: Store, watching: Callable[[Summary], None]) -> None:
+        self._settings, self._watching = store.settings, watching
+        self._moments = moments(store.blocks(), len(store.settings.layer_of), len(store.settings.measures))
+        self._tell()
+
+    def add(self, measured: list[Measured]) -> None:
+        """Add a part."""
+        self._moments = self._moments.merged(Moments.of(np.stack([one.values for one in measured])))
+        self._tell()
+
+    def _tell(self) -> None:
+        self._watching(Summary.of(self._settings, self._moments, None))
+
+
 @dataclass
 class _Work:
     """Pictures that are done but not yet committed, and how far the study is."""
@@ -165,6 +194,7 @@ class _Work:
     batch: int
     job: Job
     failing: Callable[[Failed], None]
+    live: _Live | None
     total: int | None
     done: int
     failed: int
@@ -205,4 +235,6 @@ class _Work:
         """Commit what is done."""
         if self.measured or self.broken:
             self.store.commit(self.measured, self.broken, self.position)
+        if self.measured and self.live is not None:
+            self.live.add(self.measured)
         self.measured, self.broken, self.committed = [], [], time.monotonic()

@@ -38,17 +38,12 @@ class Settings:
     @classmethod
     def of(cls, source: str, opening: Opening, protocol: Protocol, probed: dict[str, Any]) -> Settings:
         """Return the settings of a new study."""
-        size = opening.image_size
         return cls(
             {
                 "patchreach": __version__,
                 "format": FORMAT,
                 "source": source,
-                "opening": {
-                    "model": opening.model,
-                    "weights": opening.weights,
-                    "image_size": list(size) if isinstance(size, tuple) else size,
-                },
+                "opening": opening.to_facts(),
                 "protocol": protocol,
                 "measures": [measure.name for measure in MEASURES],
                 **probed,

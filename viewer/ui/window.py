@@ -70,6 +70,8 @@ class Window(QMainWindow):
         A convolutional network is to be chosen to compare with.
     lesson_asked
         The lesson is to begin.
+    study_asked, open_study_asked
+        Many pictures are to be studied; a study is to be opened.
     copy_asked
         A view is to be put on the clipboard.
     closed
@@ -85,6 +87,8 @@ class Window(QMainWindow):
     sample_asked = Signal()
     network_asked = Signal()
     lesson_asked = Signal()
+    study_asked = Signal()
+    open_study_asked = Signal()
     copy_asked = Signal(str)
     closed = Signal()
 

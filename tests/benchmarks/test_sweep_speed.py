@@ -25,24 +25,30 @@ def seconds(work) -> float:
     return time.perf_counter() - started
 
 
+# All measures of a head together. Of 3.0 times the plain pass at 518 px, likeness has 0.6 to itself; at 224 px
+# a study must reach 0.6 of plain throughput.
 @pytest.mark.parametrize(
-    ("name", "most"),
-    [("vit_small_patch14_dinov2", 1.8), ("vit_base_patch14_dinov2", 1.6)],
-    ids=["S/14", "B/14"],
+    ("name", "side", "most"),
+    [
+        ("vit_small_patch14_dinov2", 518, 2.4),
+        ("vit_base_patch14_dinov2", 518, 2.2),
+        ("vit_small_patch14_dinov2", 224, 1.6),
+    ],
+    ids=["S/14 at 518", "B/14 at 518", "S/14 at 224"],
 )
 @pytest.mark.timeout(900)
-def test_attending_and_measuring_over_the_plain_forward_pass(name, most, capsys):
+def test_attending_and_measuring_over_the_plain_forward_pass(name, side, most, capsys):
     torch.manual_seed(0)
-    module = timm.create_model(name, pretrained=False)
+    module = timm.create_model(name, pretrained=False, img_size=side)
     model = wrap(name, module, "cpu", Provenance(name))
-    picture = torch.randn(1, 3, 518, 518)
+    picture = torch.randn(1, 3, side, side)
     record = model.attend(picture)
     measure_record(record)
     with torch.no_grad():
         module(picture)
     plain, attend, measure = [], [], []
     # In turns, so that what else the machine does falls on all; the least is the cost without it.
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if side > 300 else 4 * ROUNDS):
         with torch.no_grad():
             plain.append(seconds(lambda: module(picture)))
         attend.append(seconds(lambda: model.attend(picture)))
@@ -50,7 +56,7 @@ def test_attending_and_measuring_over_the_plain_forward_pass(name, most, capsys)
     ratio = (min(attend) + min(measure)) / min(plain)
     with capsys.disabled():
         print(
-            f"\n{name} at 518x518: plain {min(plain):.3f} s, attend {min(attend):.3f} s, "
+            f"\n{name} at {side}x{side}: plain {min(plain):.3f} s, attend {min(attend):.3f} s, "
             f"measure {min(measure):.3f} s ({min(measure) / min(plain):.3f}); "
             f"attend and measure {ratio:.3f} of plain"
         )

@@ -27,7 +27,10 @@ class OffsetSums(Protocol):
         """Add a chunk of weights, float32 (groups * heads, rows, keys); buffer 0 of `scratch` is free."""
 
     def share(self) -> Tensor:
-        """Return the share of variance that the offset explains, float64 (heads,); NaN without variance."""
+        """Return the share of variance that the offset explains, float64 (heads,) on the host.
+
+        NaN where there is no variance.
+        """
 
 
 def offset_sums(layer: AttentionLayer) -> OffsetSums | None:
@@ -76,10 +79,10 @@ class _PlainOffsets:
     def __init__(self, layer: AttentionLayer, queries: slice, keys: slice) -> None:
         self._grid = rows, columns = layer.query_layout.grid
         self._first, self._keys = queries.start, keys
-        heads, device = layer.heads, layer.scores.device
         # Offsets of one grid row begin at 1 - columns; the first place of each row is one offset too many.
-        self._sums = torch.zeros((heads, 2 * rows - 1, 2 * columns), dtype=torch.float64, device=device)
-        self._squares = torch.zeros(heads, dtype=torch.float64, device=device)
+        # On the host: not every device has float64.
+        self._sums = torch.zeros((layer.heads, 2 * rows - 1, 2 * columns), dtype=torch.float64)
+        self._squares = torch.zeros(layer.heads, dtype=torch.float64)
 
     def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
         """See `OffsetSums`."""
@@ -90,7 +93,7 @@ class _PlainOffsets:
             room = weights.new_empty(of_column + 2 * wide)
         for run in self._runs(rows, (len(room) - 2 * wide) // of_column):
             block = on_patches[:, run.chunk]
-            self._squares += torch.linalg.vector_norm(block, dim=2).square_().sum(dim=1)
+            self._squares += torch.linalg.vector_norm(block, dim=2).square_().sum(dim=1).cpu()
             self._add(block, run, room)
 
     def _runs(self, rows: slice, most: int) -> Iterator[_Run]:
@@ -123,7 +126,7 @@ class _PlainOffsets:
             laid_out.storage_offset() + width + run.column - wide,
         )
         ones = block.new_ones((1, 1, 1)).expand(heads * run.rows, 1, run.columns)
-        found = torch.bmm(ones, skewed).view(heads, run.rows, high, width)
+        found = torch.bmm(ones, skewed).view(heads, run.rows, high, width).cpu()
         for at in range(run.rows):
             top = high - 1 - (run.row + at)
             self._sums[:, top : top + high] += found[:, at]
@@ -131,7 +134,7 @@ class _PlainOffsets:
     def share(self) -> Tensor:
         """See `OffsetSums`."""
         down, across = (n - torch.arange(1 - n, n).abs() for n in self._grid)
-        pairs = torch.outer(down, across).double().to(self._sums.device)
+        pairs = torch.outer(down, across).double()
         return _share(self._sums[..., 1:].flatten(start_dim=1), pairs.flatten(), self._squares)
 
 
@@ -147,9 +150,9 @@ class _AnyOffsets:
             torch.from_numpy(_numbers(layout.cells, columns)).to(device).view(self._scores.groups, -1)
             for layout in (layer.query_layout, layer.key_layout)
         )
-        self._sums = torch.zeros((layer.heads, self._none + 1), dtype=torch.float64, device=device)
-        self._squares = torch.zeros(layer.heads, dtype=torch.float64, device=device)
-        self._pairs = torch.zeros(self._none + 1, dtype=torch.int64, device=device)
+        self._sums = torch.zeros((layer.heads, self._none + 1), dtype=torch.float64)
+        self._squares = torch.zeros(layer.heads, dtype=torch.float64)
+        self._pairs = torch.zeros(self._none + 1, dtype=torch.int64)
 
     def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
         """See `OffsetSums`."""
@@ -160,13 +163,13 @@ class _AnyOffsets:
         if reach is not None:
             offsets.masked_fill_(~reach, self._none)
         offsets = offsets.flatten()
-        self._pairs += torch.bincount(offsets, minlength=self._none + 1)
+        self._pairs += torch.bincount(offsets, minlength=self._none + 1).cpu()
         of_heads = weights.unflatten(0, (self._scores.groups, -1)).transpose(0, 1).flatten(start_dim=1)
         index = offsets.expand(len(of_heads), -1)
         found = of_heads.new_zeros(self._sums.shape)
-        self._sums += found.scatter_add_(1, index, of_heads)
+        self._sums += found.scatter_add_(1, index, of_heads).cpu()
         there = offsets != self._none
-        self._squares += torch.linalg.vector_norm(of_heads * there, dim=1).square_()
+        self._squares += torch.linalg.vector_norm(of_heads * there, dim=1).square_().cpu()
 
     def share(self) -> Tensor:
         """See `OffsetSums`."""

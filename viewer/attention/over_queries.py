@@ -21,7 +21,7 @@ _SAME_KEY = 1e-6  # nats: keys less uncertain than that are one key, in float32
 class Alike(NamedTuple):
     """What rows have in common; the first two float64 (heads,), the others float32 (heads, keys in all).
 
-    See `viewer.attention.measured.LayerMeasures` for each.
+    On the host; see `viewer.attention.measured.LayerMeasures` for each.
     """
 
     row_cosine: Tensor
@@ -45,10 +45,10 @@ class OverQueries:
         # (groups * heads, queries of a group), as the heads are stacked.
         self._counted = counted.view(self._scores.groups, -1).repeat_interleave(layer.heads, 0).to(device)
         self._above = sink_threshold(stacked.keys)
-        # Of rows as they are, and of rows divided by their lengths.
-        self._rows = torch.zeros((stacked.heads, 2, stacked.keys), dtype=torch.float64, device=device)
-        self._fed = torch.zeros((stacked.heads, stacked.keys), dtype=torch.float32, device=device)
-        self._count = torch.zeros(stacked.heads, dtype=torch.float64, device=device)
+        # Of rows as they are, and divided by their lengths. On the host: not every device has float64.
+        self._rows = torch.zeros((stacked.heads, 2, stacked.keys), dtype=torch.float64)
+        self._fed = torch.zeros((stacked.heads, stacked.keys), dtype=torch.float32)
+        self._count = torch.zeros(stacked.heads, dtype=torch.float64)
         self._entropy = torch.zeros_like(self._count)
 
     def add(self, weights: Tensor, entropy: Tensor, rows: slice, scratch: Scratch) -> None:
@@ -69,11 +69,11 @@ class OverQueries:
         # A query that may look at no key is no row of the map.
         counted = self._counted[:, rows] * (length > 0)
         of_unit = counted / length.clamp(min=_SHORTEST)
-        self._rows += torch.bmm(torch.stack([counted, of_unit], dim=1), weights)
-        self._count += counted.sum(dim=1)
-        self._entropy += (entropy * counted).sum(dim=1)
+        self._rows += torch.bmm(torch.stack([counted, of_unit], dim=1), weights).cpu()
+        self._count += counted.sum(dim=1).cpu()
+        self._entropy += (entropy * counted).sum(dim=1).cpu()
         fed = torch.gt(weights, self._above, out=scratch.take(0, weights.shape[1]))
-        self._fed += torch.bmm(counted[:, None], fed)[:, 0]
+        self._fed += torch.bmm(counted[:, None], fed)[:, 0].cpu()
 
     def finish(self) -> Alike:
         """Return what all chunks gave."""

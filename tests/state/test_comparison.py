@@ -11,8 +11,9 @@ from viewer.attention.distance import uniform_distance
 from viewer.backends.network_fields import STAGE, FieldLayer, NetworkFields
 from viewer.state import comparison
 from viewer.state.display import DisplayValue
+from viewer.state.readout import readout
 from viewer.state.scatter import Scatter, scatter
-from viewer.state.selection import SelectionValue
+from viewer.state.selection import HeadRef, SelectionValue
 
 FIELDS = {"conv1": 7, "layer1": 48, "layer2": 80, "layer4": 900}
 
@@ -56,9 +57,11 @@ def test_levels_follow_the_unit() -> None:
 def test_how_many_heads_are_shorter_is_told() -> None:
     told = describe().reference("network").told.splitlines()
     assert told[0] == "conv1: field 7 px, as uniform attention 0.0 px; 0 of 4 heads are shorter"
-    assert told[1] == "layer1: field 48 px, as uniform attention 16.7 px; 2 of 4 heads are shorter"
+    assert told[1] == (
+        "layer1: field 48 px, as uniform attention 16.7 px; 2 of 4 heads are shorter (layer/head 0/0, 1/0)"
+    )
     # Uniform heads reach as far as a field that covers all, and no less.
-    assert told[3].endswith("2 of 4 heads are shorter")
+    assert "2 of 4 heads are shorter" in told[3]
 
 
 def test_levels_that_lie_close_share_their_words() -> None:
@@ -95,7 +98,18 @@ def test_the_same_reference_while_the_mouse_moves() -> None:
 
 
 def test_a_covering_field_is_uniform_attention() -> None:
-    record = record_of([identity_and_uniform()], (14, 14), ())
-    found = comparison.levels(record, comparison.known("net"), "px", np.array([0.0, 50.0]))
-    assert found[-1].distance == pytest.approx(uniform_distance(record.layout))
-    assert [level.shorter for level in found] == [0, 1, 1, 2]
+    document = document_of(record_of([identity_and_uniform()], (14, 14), ()))
+    found = comparison.levels(document.record, document.measures, DisplayValue(compare="net"))
+    assert found[-1].distance == pytest.approx(uniform_distance(document.record.layout))
+    assert [level.shorter for level in found] == [(), ((0, 0),), ((0, 0),), ((0, 0),)]
+
+
+def test_the_read_out_places_the_selected_head() -> None:
+    document = document_of(record_of([identity_and_uniform()], (14, 14), ()))
+    words = []
+    for head in (0, 1, None):
+        shown = SelectionValue(head=HeadRef(0, head))
+        words.append(readout(document, None, shown, DisplayValue(compare="net")))
+    assert "Beside net it reaches at least as far as conv1 (field 7 px) and less far than layer1" in words[0]
+    assert words[1].endswith("Beside net it reaches at least as far as layer4 (field 900 px).")
+    assert "Beside" not in words[2]

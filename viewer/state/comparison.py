@@ -7,26 +7,26 @@ mean distance of attending evenly to a square as wide as the field (`viewer.atte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from viewer.state.axes import DISTANCE, number
+from viewer.state.axes import DISTANCE, LAYER, number
+from viewer.state.dots import dots_of
 from viewer.state.references import Reference
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import RecordMeasures
     from viewer.backends.network_fields import NetworkFields
     from viewer.state.display import DisplayValue
 
 _CLOSE = 0.1  # of the highest level; what lies nearer together shares its words
-
 _ROUNDING = 1e-4  # of a level: a head that attends evenly is not shorter than what does so by definition
+_LISTED = 8  # heads that are named in a tooltip
+_DISTANCES = {"x_measure": LAYER, "y_measure": DISTANCE, "kinds": False}
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Level:
     field
         Height and width of what its units see, in pixels of the network's input.
     distance
-        What a head would have that attends evenly to such a square, in the unit of the scatter.
+        What a head would have that attends evenly to such a square, in the unit asked for.
     shorter
-        How many heads have less.
+        The heads that have less, as (layer, head).
     """
 
     name: str
     field: tuple[float, float]
     distance: float
-    shorter: int
+    shorter: tuple[tuple[int, int], ...]
 
     @property
     def field_words(self) -> str:
@@ -58,7 +58,8 @@ class Level:
 
 
 _networks: dict[str, NetworkFields] = {}
-_kept: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], Reference]] = WeakKeyDictionary()
+_levels: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], tuple[Level, ...]]] = WeakKeyDictionary()
+_references: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], Reference]] = WeakKeyDictionary()
 
 
 def known(name: str) -> NetworkFields | None:
@@ -71,72 +72,101 @@ def keep(fields: NetworkFields) -> None:
     _networks[fields.name] = fields
 
 
-def levels(
-    record: AttentionRecord, fields: NetworkFields, unit: str, distances: npt.NDArray[np.float64]
-) -> tuple[Level, ...]:
-    """Return how far each stage reaches beside heads of these distances, in forward order."""
+def why_none(record: AttentionRecord, name: str) -> str:
+    """Return why a network has no levels beside a record's heads, as a clause; empty where it has some."""
+    if not record.one_grid:
+        return f"no levels of {name}: the layers differ in their patches"
+    fields = known(name)
+    if fields is None:
+        return f"the layers of {name} are being read"
+    return "" if fields.stages else f"{name} has no layer with a receptive field"
+
+
+def levels(record: AttentionRecord, measures: RecordMeasures, display: DisplayValue) -> tuple[Level, ...]:
+    """Return how far each stage of the chosen network reaches, in forward order; none where `why_none` tells.
+
+    Kept with the measures: every hover asks.
+    """
     from viewer.attention.field_distance import field_distance
 
-    found = []
-    for stage in fields.stages:
-        level = field_distance(record.layout, stage.field, unit)
-        shorter = int(np.count_nonzero(distances < (1 - _ROUNDING) * level))
-        found.append(Level(stage.name, stage.field, level, shorter))
-    return tuple(found)
+    if not display.compare or why_none(record, display.compare):
+        return ()
+    of_record = _levels.setdefault(measures, {})
+    key = (display.compare, display.unit, display.protocol)
+    if key not in of_record:
+        dots = dots_of(record, measures, replace(display, **_DISTANCES))
+        heads = list(zip(dots.layer.tolist(), dots.head.tolist(), strict=True))
+        found = []
+        for stage in known(display.compare).stages:
+            level = field_distance(record.layout, stage.field, display.unit)
+            shorter = np.flatnonzero(dots.y < (1 - _ROUNDING) * level)
+            found.append(Level(stage.name, stage.field, level, tuple(heads[place] for place in shorter)))
+        of_record[key] = tuple(found)
+    return of_record[key]
 
 
 def network_reference(
-    record: AttentionRecord,
-    measures: RecordMeasures,
-    display: DisplayValue,
-    distances: npt.NDArray[np.float64],
+    record: AttentionRecord, measures: RecordMeasures, display: DisplayValue
 ) -> tuple[Reference | None, str]:
-    """Return the levels of the chosen network, or why there are none, as a clause.
+    """Return the levels of the chosen network as lines, or why there are none, as a clause.
 
-    Parameters
-    ----------
-    record, measures
-        Of the picture; the reference is kept with the measures.
-    display
-        Names the network, and the measure along y, of which only the mean distance compares.
-    distances
-        float64 (dots,), along y.
+    Only the mean distance against layers compares.
     """
-    name = display.compare
-    if not name or display.y_measure != DISTANCE or display.x_measure != "layer":
+    if not display.compare or display.y_measure != DISTANCE or display.x_measure != LAYER:
         return None, ""
-    if not record.one_grid:
-        return None, f"no levels of {name}: the layers differ in their patches"
-    fields = known(name)
-    if fields is None:
-        return None, f"the layers of {name} are being read"
-    if not fields.stages:
-        return None, f"{name} has no layer with a receptive field"
-    of_record = _kept.setdefault(measures, {})
-    key = (name, display.unit, display.protocol)
+    why = why_none(record, display.compare)
+    found = levels(record, measures, display)
+    if why or not found:
+        return None, why
+    of_record = _references.setdefault(measures, {})
+    key = (display.compare, display.unit, display.protocol)
     if key not in of_record:
-        found = levels(record, fields, display.unit, distances)
-        of_record[key] = _reference(found, fields, display.unit, len(distances))
+        heads = sum(layer.heads for layer in record.layers)
+        of_record[key] = _reference(found, known(display.compare), display.unit, heads)
     return of_record[key], ""
+
+
+def place_words(
+    record: AttentionRecord, measures: RecordMeasures, display: DisplayValue, layer: int, head: int | None
+) -> str:
+    """Say between which stages of the chosen network one head reaches; empty where there is none."""
+    found = levels(record, measures, display)
+    if head is None or not found:
+        return ""
+    reached = [level for level in found if (layer, head) not in level.shorter]
+    beyond = [level for level in found if (layer, head) in level.shorter]
+    words = []
+    if reached:
+        last = max(reached, key=lambda level: level.distance)
+        words.append(f"at least as far as {last.name} (field {last.field_words})")
+    if beyond:
+        first = min(beyond, key=lambda level: level.distance)
+        words.append(f"less far than {first.name} (field {first.field_words})")
+    return f"Beside {display.compare} it reaches {' and '.join(words)}."
 
 
 def _reference(found: tuple[Level, ...], fields: NetworkFields, unit: str, heads: int) -> Reference:
     pieces = [np.array([-np.inf, np.inf, np.nan])] * len(found)
     heights = [np.array([level.distance, level.distance, np.nan]) for level in found]
     gates = " (gates over the whole picture not counted)" if fields.gated else ""
-    label = f"stages of {fields.name}, as uniform attention over their receptive fields{gates}"
-    lines = [
-        f"{level.name}: field {level.field_words}, as uniform attention {number(level.distance, unit)}; "
-        f"{level.shorter} of {heads} heads are shorter"
-        for level in found
-    ]
     return Reference(
         kind="network",
         x=np.concatenate(pieces)[:-1],
         y=np.concatenate(heights)[:-1],
-        label=label,
+        label=f"stages of {fields.name}, as uniform attention over their receptive fields{gates}",
         notes=_notes(found),
-        told="\n".join(lines),
+        told="\n".join(_told(level, unit, heads) for level in found),
+    )
+
+
+def _told(level: Level, unit: str, heads: int) -> str:
+    """Say how far a stage reaches, and which heads reach less."""
+    listed = ", ".join(f"{layer}/{head}" for layer, head in level.shorter[:_LISTED])
+    more = f" and {len(level.shorter) - _LISTED} more" if len(level.shorter) > _LISTED else ""
+    which = f" (layer/head {listed}{more})" if listed else ""
+    return (
+        f"{level.name}: field {level.field_words}, as uniform attention {number(level.distance, unit)}; "
+        f"{len(level.shorter)} of {heads} heads are shorter{which}"
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from viewer.state.attention_map import fused
+from viewer.state.comparison import place_words
 from viewer.state.places import answering_layout, asked_layout, patch_of
 from viewer.state.references import mean_of_numbers, uniform_distances
 from viewer.state.ring import outside_words, reach_words, share_outside
@@ -40,6 +41,10 @@ def readout(
     if record is None:
         return ""
     parts = [_of_head(document, record, selection, display)]
+    if document.measures is not None and display.compare:
+        shown = selection.shown
+        beside = place_words(record, document.measures, display, shown.layer, shown.head)
+        parts[0] = f"{parts[0]} {beside}".strip()
     if of_map:
         parts.append(of_map)
     elif found is not None:

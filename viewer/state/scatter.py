@@ -206,7 +206,7 @@ def scatter(
     dots = dots_of(record, measures, display)
     query_x, query_y, query_label = None, None, ""
     references, missing = dots.references, dots.missing
-    network, why_none = network_reference(record, measures, display, dots.y)
+    network, why_none = network_reference(record, measures, display)
     effective = effective_reference(document, display)
     references = (*references, *(one for one in (network, effective) if one is not None))
     missing = (*missing, why_none) if why_none else missing

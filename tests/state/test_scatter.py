@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from tests.state.records import document_of, mixed_record, random_record, record_of, weights_of
+from tests.state.records import (
+    channel_record,
+    document_of,
+    mixed_record,
+    random_record,
+    record_of,
+    weights_of,
+)
+from viewer.attention import measures
+from viewer.attention.measures import MEASURES
 from viewer.state.attended import attended
+from viewer.state.axes import Axis, axis_of, is_known
 from viewer.state.display import DisplayValue
+from viewer.state.ranges import nice_range
 from viewer.state.references import NO_CONVOLUTION, steps
-from viewer.state.scatter import scatter
+from viewer.state.scatter import scatter, scatter_of
 from viewer.state.selection import HeadRef, SelectionValue
 
 WHOLE = HeadRef(0, None)
@@ -140,3 +151,108 @@ def test_a_level_for_each_layer_is_drawn_as_one_line_where_layers_agree():
     np.testing.assert_array_equal(y, [2, 2, np.nan, 3, 3, np.nan, 3, 3])
     np.testing.assert_allclose(shown.reference("uniform").x, [-0.6, 2.6])
     assert [len(part) for part in steps(np.full(3, np.nan))] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "measure", [m for m in MEASURES if not m.name.startswith("mean_distance")], ids=lambda m: m.name
+)
+def test_every_measure_lies_along_either_axis(measure):
+    record = random_record(sharp=3.0)
+    document = document_of(record)
+    up = describe(record, y_measure=measure.name)
+    expected = np.concatenate([measure.of_heads(m, "renormalized") for m in document.measures.layers])
+    np.testing.assert_allclose(up.y, expected, rtol=1e-6)
+    assert up.y_axis.label.startswith(measure.words) and measure.unit in up.y_axis.label
+    across = describe(record, x_measure=measure.name, y_measure="mean_distance", unit="patches")
+    np.testing.assert_allclose(across.x, expected, rtol=1e-6)
+    assert across.y_axis.name == "mean_distance_patches"
+    if measure.of_queries is None:
+        assert up.query_y is None and any("one query has none" in why for why in up.missing)
+    else:
+        own = [measure.of_queries(m, "renormalized")[:, 2 * 5 + 3] for m in document.measures.layers]
+        np.testing.assert_allclose(up.query_y, np.concatenate(own), rtol=1e-6)
+        np.testing.assert_allclose(across.query_x, np.concatenate(own), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["mean_distance", "mean_hops", "entropy_nats", "local_1", "nmi", "row_cosine"]
+)
+def test_uniform_heads_lie_on_the_reference_of_every_measure(name):
+    shown = describe(uniform_record(), y_measure=name)
+    levels = shown.reference("uniform").y
+    np.testing.assert_allclose(shown.y, levels[0], rtol=1e-4, atol=1e-5)
+
+
+def test_hops_have_a_line_for_convolutions_and_entropy_has_none():
+    hops = describe(uniform_record(), y_measure="mean_hops").reference("convolution").y
+    # 3x3 windows on 14 x 14, cut off at the border: 8 neighbours inside, 5 at an edge, 3 in a corner.
+    assert hops[0] == pytest.approx((144 * 8 / 9 + 48 * 5 / 6 + 4 * 3 / 4) / 196)
+    assert (np.diff(hops) > 0).all()
+    entropy = describe(uniform_record(), y_measure="entropy_nats")
+    assert entropy.reference("convolution") is None and entropy.missing == ()
+
+
+def test_two_measures_meet_uniform_attention_in_a_point():
+    shown = describe(uniform_record(()), x_measure="mean_distance", y_measure="entropy_nats", query=(0, 0))
+    point, own = shown.reference("uniform"), shown.reference("uniform query")
+    assert point.points and own.points
+    np.testing.assert_allclose([point.x[0], point.y[0]], [116.4922, 5.27811], atol=1e-4)
+    np.testing.assert_allclose([own.x[0], own.y[0]], [161.0302, 5.27811], atol=1e-4)
+    assert shown.reference("convolution") is None
+    assert shown.title == "Entropy against mean attention distance of each head"
+    assert shown.head_words(0) == "layer 0, head 0: entropy 5.28 nats, mean attention distance 116.5 px"
+
+
+def test_where_one_axis_has_no_reference_the_other_is_a_line_across(monkeypatch):
+    lacking = [replace(m, uniform=None) if m.name == "entropy_nats" else m for m in MEASURES]
+    monkeypatch.setattr(measures, "MEASURES", tuple(lacking))
+    shown = describe(uniform_record(()), x_measure="mean_distance", y_measure="entropy_nats")
+    line = shown.reference("uniform")
+    assert not line.points
+    np.testing.assert_allclose(line.x, 116.4922, atol=1e-4)
+    assert line.y.tolist() == [-np.inf, np.inf]
+    assert np.isfinite(nice_range(shown, "y")).all()
+
+
+def test_pooling_layers_have_dots_where_they_have_the_measure():
+    record = record_of([weights_of(2, 20)], (4, 5), (), pooling=torch.full((1, 1, 20), 0.05))
+    shown = describe(record, y_measure="entropy_nats")
+    assert shown.layer.tolist() == [0, 0, 1]
+    assert shown.y[2] == pytest.approx(np.log(20))
+    assert np.isnan(shown.query_y).tolist() == [False, False, True]
+
+
+def test_nothing_but_channels_has_no_dots_and_says_so():
+    shown = describe(channel_record(), query=None, y_measure="nmi")
+    assert len(shown.layer) == 0
+    assert shown.blank.startswith("Nothing to draw: mutual information")
+
+
+def test_a_scatter_of_plain_numbers_has_error_bars_and_room_for_them():
+    axis = axis_of("mean_distance", "renormalized", "px")
+    ends = np.array([[10.0, 30.0], [20.0, 260.0], [5.0, 8.0]])
+    shown = scatter_of([0, 0, 1], [0, 1, 0], [20.0, 90.0, 7.0], axis, spread=ends, layers=3)
+    assert shown.layers == 3 and shown.title == "How far each head reaches"
+    assert shown.head_words(1) == "layer 0, head 1: 90.0 px (20.0 px to 260.0 px)"
+    assert nice_range(shown, "y") == (0, 300)
+    assert nice_range(shown, "x") == (-0.6, 2.6)
+    np.testing.assert_array_equal(shown.x.round(), [0, 0, 1])
+    assert not shown.picked.any()
+    assert scatter_of([], [], [], axis).blank
+
+
+def test_shares_end_at_one_and_negative_numbers_have_room():
+    def ends(values, axis):
+        return nice_range(scatter_of([0] * len(values), range(len(values)), values, axis), "y")
+
+    share = axis_of("normalized_entropy", "renormalized", "px")
+    assert ends([0.2, 0.98], share) == (0, 1)
+    assert ends([0.2, 0.61], share) == (0, 0.65)
+    assert ends([-3.0, 8.0], Axis("difference", "difference")) == (-3.5, 8.5)
+
+
+def test_a_wrong_name_lists_all_there_are():
+    with pytest.raises(LookupError, match="entropy_nats"):
+        axis_of("entropie", "renormalized", "px")
+    assert is_known("mean_distance") and is_known("nmi") and is_known("layer", with_layer=True)
+    assert not is_known("layer") and not is_known(3) and not is_known("entropie")

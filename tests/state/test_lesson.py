@@ -240,6 +240,7 @@ def test_the_sample_says_what_was_measured_of_it():
     assert "That is 6 hops, or 85 px: it would take 6 stacked 3x3 convolutions." in found[0]
     assert "Head 1 of layer 1 looks 1.2 patches (16 px) away" in found[1]
     assert "92 % of its attention on patches stays within one hop" in found[1]
+    assert "From here, 98 % goes to patch (6, 6)." in found[1]
     assert "uniform attention looks 8.3 patches away" in found[2]
     assert "head 4 of layer 0 spends 41 % on the class token" in found[3]
     assert "it looks 8.1 patches away; counted as 0 (original protocol), 4.8." in found[3]

@@ -267,8 +267,10 @@ def test_a_kind_that_is_not_typed_is_taken_from_the_list(lesson, qtbot, tmp_path
     assert (tmp_path / "step one.svg").read_bytes().startswith(b"<?xml")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark", "talk"])
-@pytest.mark.parametrize("size", [(1280, 860), (1366, 768)])
+@pytest.mark.parametrize(
+    ("theme", "size"),
+    [("light", (1280, 860)), ("dark", (1366, 768)), ("talk", (1280, 860)), ("talk", (1366, 768))],
+)
 def test_nothing_is_cut_and_the_views_have_room(lesson, stage, theme, size, qtbot):
     lesson.display.set(replace(lesson.display.value, theme=theme))
     lesson.window.resize(*size)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from viewer.state.lesson_looks import (
     EYE,
     EYE_HEAD,
@@ -18,6 +16,7 @@ from viewer.state.lesson_looks import (
 )
 
 if TYPE_CHECKING:
+    from viewer.attention.record import AttentionRecord
     from viewer.attention.worked_example import Key, Sum
     from viewer.state.documents import ImageDocument
     from viewer.state.scene import SceneValue
@@ -112,7 +111,7 @@ def trained(scene: SceneValue) -> Paragraphs:
     record = scene.document.record
     weights = record.layers[EYE_HEAD.layer].weights(EYE)[EYE_HEAD.head]
     on_patches = weights[record.layout.patch_tokens].reshape(record.grid)
-    row, column = (int(place) for place in np.unravel_index(int(on_patches.argmax()), record.grid))
+    (row, column), _ = _strongest_patch(record, EYE_HEAD, EYE)
     around = on_patches[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2].sum()
     down, across = row - EYE[0], column - EYE[1]
     px = math.hypot(down * record.patch_px[0], across * record.patch_px[1])
@@ -133,19 +132,20 @@ def early(scene: SceneValue) -> Paragraphs:
     """Show the head that looks nearest in the first layers."""
     document = scene.document
     record, head = document.record, most_local(document)
-    distances = patch_distances(document)
-    here = distances[head.layer]
-    patches = float(here[head.head])
-    measured = document.measures.layers[head.layer]
-    spread = float(np.exp(measured.mean_entropy()[head.head]))
-    inside = _share_within(document, head, 1)
+    here = patch_distances(document)[head.layer]
+    inside, alike, spread = (
+        _measured(document, head, name) for name in ("local_1", "offset_share", "effective_tokens")
+    )
+    patch, share = _strongest_patch(record, head, EYE)
     return (
-        f"Head {head.head} of layer {head.layer} looks {_far(patches, record.patch_px)} away, on average "
+        f"{_named(head).capitalize()} looks {_far(float(here[head.head]), record.patch_px)} away, on average "
         f"over all {len(record.layout.patch_tokens)} patches (renormalized), and spreads over "
         f"{spread:.1f} tokens.",
-        f"{100 * inside:.0f} % of its attention on patches stays within one hop: what one 3x3 "
-        "convolution reaches (dashed). It was not built in: it was learned.",
-        f"The other heads of the same layer look up to {float(here.max()):.1f} patches away.",
+        f"{100 * inside:.0f} % of its attention on patches stays within one hop: what one 3x3 convolution "
+        f"reaches (dashed). From here, {100 * share:.0f} % goes to patch {patch}.",
+        f"All patches look in nearly the same way, as under a convolution: {100 * alike:.0f} % of how the map "
+        "varies follows from the offset between query and key alone.",
+        f"Other heads of this layer look up to {float(here.max()):.1f} patches away.",
     )
 
 
@@ -164,8 +164,8 @@ def mixed(scene: SceneValue) -> Paragraphs:
     return (
         "Each dot is a head: how far it looks on average. Layers go from left to right.",
         f"Layer {layer} has both: head {int(here.argmin())} looks {float(here.min()):.1f} patches away, "
-        f"head {int(here.argmax())} {float(here.max()):.1f}. In layers {last - 2} to {last} no head looks "
-        f"less than {nearest_late:.1f} patches away.",
+        f"head {int(here.argmax())} looks {float(here.max()):.1f}. In layers {last - 2} to {last} no head "
+        f"looks less than {nearest_late:.1f} patches away.",
         f"The lines are for comparison: uniform attention looks {uniform:.1f} patches away, one 3x3 "
         f"convolution {once:.1f}, and each further one a little more.",
     )
@@ -176,10 +176,10 @@ def limits(scene: SceneValue) -> Paragraphs:
     document = scene.document
     measures, distances = document.measures, patch_distances(document)
     few, many = alike_but_spread(document)
-    spread = [float(np.exp(measures.layers[head.layer].mean_entropy()[head.head])) for head in (few, many)]
+    spread = [_measured(document, head, "effective_tokens") for head in (few, many)]
     head = most_on_prefix(document)
     measured = measures.layers[head.layer]
-    mass = float(measured.mean_prefix_mass()[head.head])
+    mass = _measured(document, head, "prefix_mass")
     original = float(measured.distance("original", "patches")[head.head])
     renormalized = float(distances[head.layer][head.head])
     return (
@@ -199,14 +199,20 @@ def _strongest_other(found: Sum) -> Key:
     return max(others, key=lambda key: (key.share, key.hops))
 
 
-def _share_within(document: ImageDocument, head: HeadRef, hops: int) -> float:
-    """Return the mean share of attention on patches that stays within so many hops, renormalized."""
-    layer = document.record.layers[head.layer]
-    tokens = layer.key_layout.patch_tokens
-    weights = layer.matrix(head.head)[np.ix_(layer.query_layout.patch_tokens, tokens)].astype(np.float64)
-    rows, columns = np.divmod(np.arange(len(tokens)), layer.key_layout.grid[1])
-    apart = np.maximum(abs(rows[:, None] - rows), abs(columns[:, None] - columns))
-    return float(((weights * (apart <= hops)).sum(axis=1) / weights.sum(axis=1)).mean())
+def _measured(document: ImageDocument, head: HeadRef, name: str) -> float:
+    from viewer.attention.measures import measure_named
+
+    found = document.measures.layers[head.layer]
+    return float(measure_named(name).of_heads(found, "renormalized")[head.head])
+
+
+def _strongest_patch(
+    record: AttentionRecord, head: HeadRef, query: tuple[int, int]
+) -> tuple[tuple[int, int], float]:
+    """Return the patch that a query attends to most, and with how much."""
+    weights = record.layers[head.layer].weights(query)[head.head][record.layout.patch_tokens]
+    row, column = divmod(int(weights.argmax()), record.grid[1])
+    return (row, column), float(weights.max())
 
 
 def _named(head: HeadRef) -> str:

@@ -143,8 +143,8 @@ def early(scene: SceneValue) -> Paragraphs:
         f"{spread:.1f} tokens.",
         f"{100 * inside:.0f} % of its attention on patches stays within one hop: what one 3x3 convolution "
         f"reaches (dashed). From here, {100 * share:.0f} % goes to patch {patch}.",
-        f"All patches look in nearly the same way, as under a convolution: {100 * alike:.0f} % of how the map "
-        "varies follows from the offset between query and key alone.",
+        f"All patches look in nearly the same way, as under a convolution: {100 * alike:.0f} % of how the "
+        "map varies follows from the offset between query and key alone.",
         f"Other heads of this layer look up to {float(here.max()):.1f} patches away.",
     )
 

@@ -25,7 +25,7 @@ class Svg:
         self.images = {
             image.get("id"): image
             for image in self.root.iter(f"{SVG}image")
-            if image.get("id") in ("picture", "attention", "heads", "whole")
+            if image.get("id") in ("picture", "attention", "heads", "whole", "likeness")
         }
 
     @property

@@ -6,7 +6,12 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import timm
+import torch
+from PIL import Image
+from safetensors.torch import save_file
 
 from viewer.cli import main
 
@@ -46,3 +51,78 @@ def test_weights_alone_are_no_network(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_an_unknown_suffix_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["field", "--model", "resnet18", "-o", str(tmp_path / "it.doc")]) == 2
     assert "name a .csv, .json or .txt file" in capsys.readouterr().err
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 255, (70, 90, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "noise.png")
+    return tmp_path / "noise.png"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    save_file(timm.create_model("test_vit").state_dict(), tmp_path / "vit.safetensors")
+    return tmp_path / "vit.safetensors"
+
+
+def test_effective_fields_stand_beside_theoretical_ones(
+    picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--model", "test_resnet", "--image-size", "64", "--untrained", "--device", "cpu"]
+    assert main(["field", *options, "--effective", str(picture), "-o", str(tmp_path / "it.json")]) == 0
+    found = json.loads((tmp_path / "it.json").read_text())
+    assert found["effective"] == {
+        "images": 1,
+        "input_size": [64, 64],
+        "weights": "random, as initialized",
+    }
+    stages = [layer for layer in found["layers"] if layer["kind"] == "stage"]
+    assert all(0 < stage["effective_size_px"] <= stage["field_px"][0] for stage in stages)
+    assert all(len(stage["effective_sigma_px"]) == 2 for stage in stages)
+    assert main(["field", *options, "--effective", str(picture), str(tmp_path / "none.png")]) == 1
+    said = capsys.readouterr()
+    assert "mean over 1 picture, weights: random, as initialized" in said.out
+    assert "none.png" in said.err
+
+
+def test_heads_that_reach_less_are_named_for_each_stage(
+    picture: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    beside = ["--beside", "test_vit", "--beside-weights", str(checkpoint), "--image", str(picture)]
+    for suffix in ("json", "txt"):
+        assert main(["field", "--model", "resnet18", *beside, "-o", str(tmp_path / f"it.{suffix}")]) == 0
+    found = json.loads((tmp_path / "it.json").read_text())
+    stages = [layer for layer in found["layers"] if layer["kind"] == "stage"]
+    assert [stage["as_attention_px"] for stage in stages][:2] == [0, 0]
+    # Fields grow, so the heads that reach less can only become more.
+    assert [len(stage["shorter_heads"]) for stage in stages] == sorted(
+        len(stage["shorter_heads"]) for stage in stages
+    )
+    shorter = stages[-1]["shorter_heads"]
+    assert [layer for layer, _ in shorter] == sorted(layer for layer, _ in shorter)
+    lines = (tmp_path / "it.txt").read_text().splitlines()
+    assert any("as attention px" in line and "shorter heads" in line for line in lines)
+    assert f"{len(shorter)}: " in lines[-1]
+
+
+def test_beside_wants_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["field", "--model", "resnet18", "--beside", "sample"]) == 2
+    assert "--beside MODEL and --image IMAGE go together" in capsys.readouterr().err
+
+
+def test_a_figure_with_the_stages_of_a_network(picture: Path, checkpoint: Path, tmp_path: Path) -> None:
+    options = ["--model", "test_vit", "--weights", str(checkpoint), "--view", "scatter"]
+    target = tmp_path / "it.svg"
+    assert main(["render", str(picture), *options, "--compare", "resnet18", "-o", str(target)]) == 0
+    text = target.read_text()
+    assert "layer2 99 px" in text
+    assert "stages of resnet18, as uniform attention over their receptive fields" in text
+
+
+def test_a_figure_of_an_effective_field(picture: Path, checkpoint: Path, tmp_path: Path) -> None:
+    options = ["--model", "test_vit", "--weights", str(checkpoint), "--layer", "1"]
+    target = tmp_path / "it.svg"
+    assert main(["render", str(picture), *options, "--map", "effective-field", "-o", str(target)]) == 0
+    assert "Effective field behind the block of layer 1" in target.read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,6 +41,8 @@ def run(options: Namespace) -> int:
     format = _format(options)
     if options.output is not None:
         check_target(options.output, (*options.effective, options.model, options.weights))
+    if (options.beside is None) != (options.image is None):
+        raise InputError("--beside MODEL and --image IMAGE go together: heads reach how far on some picture.")
     if options.weights is not None and options.untrained:
         raise InputError("Give a checkpoint with --weights, or --untrained, not both.")
     images = _images(options.effective)
@@ -48,6 +51,8 @@ def run(options: Namespace) -> int:
     with job() as work:
         fields = network_fields(options.model, options.image_size, work)
         entry = _effective(options, fields, images, work) if images else field_tables.entry(fields)
+        if options.beside is not None:
+            _beside(options, fields, entry, work)
     text = field_tables.encode(entry, format)
     if options.output is not None:
         write_atomically(options.output, text.encode())
@@ -79,6 +84,25 @@ def _effective(
     )
     found = network_effective_fields(network, fields, images, work)
     return field_tables.entry(fields, found, network.weights)
+
+
+def _beside(options: Namespace, fields: NetworkFields, entry: dict[str, Any], work: Job) -> None:
+    """Compare the network's stages with the heads of a model on a picture."""
+    from viewer.attention.sweep import measure_record
+    from viewer.backends.opening import open_model
+    from viewer.state import comparison
+    from viewer.state.display import DisplayValue
+
+    image = open_image(options.image)
+    model = open_model(options.beside, options.beside_weights, None, options.device, work)
+    record = model.attend(image, work)
+    comparison.keep(fields)
+    why = comparison.why_none(record, fields.name)
+    if why:
+        raise InputError(f"{options.beside} and {options.model} do not compare: {why}.")
+    display = replace(DisplayValue(), compare=fields.name, protocol=options.protocol)
+    found = comparison.levels(record, measure_record(record, work.step), display)
+    field_tables.beside(entry, found, options.beside, options.image, options.protocol)
 
 
 def _format(options: Namespace) -> FieldFormat:

@@ -309,7 +309,18 @@ def _field_parser() -> ArgumentParser:
     parser.add_argument(
         "--untrained", action="store_true", help="find effective fields with random weights instead"
     )
-    parser.add_argument("--device", default="auto", metavar="DEVICE", help="of effective fields")
+    parser.add_argument(
+        "--beside",
+        type=arguments.name,
+        metavar="MODEL",
+        help="also which heads of this model reach less far than each stage, on the picture --image",
+    )
+    parser.add_argument("--image", type=arguments.name, metavar="IMAGE", help="a picture for --beside")
+    parser.add_argument(
+        "--beside-weights", type=arguments.name, metavar="FILE", help="a checkpoint for the model of --beside"
+    )
+    _add_protocol(parser)
+    parser.add_argument("--device", default="auto", metavar="DEVICE", help="of passes, by default the best")
     parser.add_argument(
         "--format", choices=("table", "csv", "json"), help="by default the suffix of -o, else table"
     )

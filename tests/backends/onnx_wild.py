@@ -179,6 +179,22 @@ class Detector(nn.Module):
         return self.boxes(queries + self.again(queries, memory)).sigmoid()
 
 
+class DetrDecoder(nn.Module):
+    """A tower with DETR's first decoder layer as it is: learned queries attend to one another first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Tower()
+        self.query_embed = nn.Parameter(torch.zeros(1, 5, 48))
+        self.among, self.cross = Attention(), Attention()
+        self.boxes = nn.Linear(48, 4)
+
+    def forward(self, pixel_values):
+        memory = self.backbone.tokens(pixel_values)[:, 1:]
+        queries = self.query_embed + self.among(self.query_embed, self.query_embed)
+        return self.boxes(queries + self.cross(queries, memory)).sigmoid()
+
+
 class Choosing(nn.Module):
     """A tower with RT-DETR's decoder: the best tokens of the picture are the queries."""
 

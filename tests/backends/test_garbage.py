@@ -13,8 +13,8 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
+from tests.backends.onnx_tiny import build
 from tests.backends.test_onnx_file import BODY, PICTURE, with_external_weights
-from tests.backends.test_onnx_patterns import build
 from tests.backends.timm_zoo import attending
 from tests.backends.timm_zoo import build as build_timm
 from viewer import open_model

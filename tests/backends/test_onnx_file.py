@@ -12,8 +12,8 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.backends.onnx_tiny import PICTURE, PLAIN, build
 from tests.backends.onnx_zoo import export, picture, true_attention
-from tests.backends.test_onnx_patterns import PICTURE, PLAIN, build
 from viewer.backends.onnx_file import read_onnx
 from viewer.backends.onnx_model import open_onnx
 from viewer.errors import ModelFileError

@@ -8,10 +8,13 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
+from tests.backends.families import run_of
+from tests.backends.onnx_tiny import HEADS, PICTURE, build, product, softmax
 from tests.backends.onnx_wild import (
     Bytes,
     Choosing,
     Detector,
+    DetrDecoder,
     Tower,
     Towers,
     built,
@@ -20,7 +23,6 @@ from tests.backends.onnx_wild import (
     picture,
     truth,
 )
-from tests.backends.test_onnx_patterns import HEADS, PICTURE, build, product, softmax
 from viewer.backends.onnx_model import open_onnx
 
 PIXELS = picture((64, 64))
@@ -84,6 +86,17 @@ def test_detector(tmp_path):
     assert record.notes[-1] == "The attention of among is left out: its keys have no place on the picture."
     assert record.verified
     assert record.prediction is None
+
+
+def test_queries_that_attend_to_one_another_first_are_noted(tmp_path):
+    """In PyTorch they are left out in the same words; the current exporter keeps only what they come to."""
+    path = export(built(DetrDecoder), (PIXELS,), tmp_path / "detr.onnx")
+    record = open_onnx(path).attend(PIXELS)
+    assert [layer.name for layer in record.layers][-1] == "cross"
+    assert len(record.layers) == 3
+    assert record.notes[-1] == "The attention of among is left out: its keys have no place on the picture."
+    run = run_of(built(DetrDecoder), PIXELS)
+    assert run.notes[-1] == record.notes[-1]
 
 
 def test_detector_that_chooses_its_queries(tmp_path):

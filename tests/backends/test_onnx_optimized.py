@@ -11,8 +11,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.backends.onnx_wild import NEW, Tower, built, export, grids, in_torch, picture, truth
-from tests.backends.test_onnx_patterns import (
+from tests.backends.onnx_tiny import (
     BIAS,
     CONSTANTS,
     HEADS,
@@ -25,6 +24,7 @@ from tests.backends.test_onnx_patterns import (
     projections,
     softmax,
 )
+from tests.backends.onnx_wild import NEW, Tower, built, export, grids, in_torch, picture, truth
 from viewer.backends.onnx_fused import put_beside
 from viewer.backends.onnx_model import open_onnx
 from viewer.errors import InputError, ModelFileError, NoAttentionError

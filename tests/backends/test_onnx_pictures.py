@@ -11,7 +11,7 @@ import timm
 import torch
 from torch.nn import functional
 
-from tests.backends.test_onnx_patterns import PLAIN, build
+from tests.backends.onnx_tiny import PLAIN, build
 from tests.backends.test_torch_pictures import MIXED, Moved
 from tests.backends.timm_zoo import fused
 from viewer.backends.onnx_model import open_onnx

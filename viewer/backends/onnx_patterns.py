@@ -12,6 +12,7 @@ from viewer.backends.onnx_forms import AFTER, BETWEEN, CHANGING, MIXING, MOVING,
 from viewer.backends.onnx_found import Found, Operand, Step
 from viewer.backends.onnx_fused import AS_FLOATS
 from viewer.backends.onnx_graph import STANDARD, Graph, attribute, module_name, walk_back
+from viewer.backends.onnx_learned import among_learned
 from viewer.backends.onnx_mixes import ALONE, mark_mixed
 from viewer.backends.onnx_products import (
     FLOAT_PRODUCTS,
@@ -79,7 +80,7 @@ def find_attention(graph: Graph, fused: Mapping[str, Found | str]) -> Matches:
     unmatched: list[str] = []
     for node in graph.nodes:
         if node.op_type == _SOFTMAX and node.domain in STANDARD:
-            match = _decomposed(graph, node)
+            match = _decomposed(graph, node) or among_learned(graph, node)
         else:
             match = fused.get(node.output[0]) if node.output else None
         if isinstance(match, Found):

@@ -25,8 +25,8 @@ def seconds(work) -> float:
     return time.perf_counter() - started
 
 
-# All measures of a head together. Of 3.0 times the plain pass at 518 px, likeness has 0.6 to itself; at 224 px
-# a study must reach 0.6 of plain throughput.
+# All measures of a head together. Of 3.0 times the plain pass at 518 px, likeness has 0.6 to itself; at
+# 224 px a study must reach 0.6 of plain throughput.
 @pytest.mark.parametrize(
     ("name", "side", "most"),
     [

@@ -10,6 +10,7 @@ import pytest
 from viewer import open_image, open_model
 from viewer.attention.worked_example import DIAGONAL, explain
 from viewer.backends.model import Job
+from viewer.backends.what_if_model import with_changes
 from viewer.backends.worked_example_model import brightness_of, picture_of
 from viewer.errors import Cancelled, InputError
 from viewer.shipped import resource
@@ -66,3 +67,10 @@ def test_other_preprocessing_and_cancelling(model):
         model.attend(open_image(picture_of(DIAGONAL)), job)
     with pytest.raises(InputError, match="A model takes"):
         model.attend(np.zeros((3, 3), np.float32))
+
+
+def test_what_it_lacks_is_said_of_it_and_not_of_other_models(model):
+    layer = model.attend(open_image(picture_of(DIAGONAL))).layers[0]
+    assert layer.no_norms == "the worked example is one attention, without a residual stream"
+    with pytest.raises(InputError, match="one attention over nine patches, with no blocks to change"):
+        with_changes(model, [])

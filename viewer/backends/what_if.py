@@ -19,8 +19,26 @@ WHY_NOT_ONNX = (
     "folder, or a .pt2 or TorchScript program."
 )
 
+WHY_NOT_WORKED = (
+    "The worked example is one attention over nine patches, with no blocks to change. Change its patches' "
+    "brightness instead, in the lesson's fourth step."
+)
+
 _DIGITS = 6  # after the point, of any number
 _MOST = 9999  # layers, heads or hops that anybody could mean
+
+
+def why_not(name: str, backend: str) -> str:
+    """Return why a model can't be changed, as sentences; empty where it can.
+
+    Parameters
+    ----------
+    name, backend
+        Of the model, see `viewer.backends.model.Model`.
+    """
+    if name == "worked-example":
+        return WHY_NOT_WORKED
+    return WHY_NOT_ONNX if backend == "onnx" else ""
 
 
 @dataclass(frozen=True)

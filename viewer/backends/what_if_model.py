@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from viewer.backends.what_if import WHY_NOT_ONNX
+from viewer.backends.what_if import WHY_NOT_ONNX, why_not
 from viewer.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,5 +27,5 @@ def with_changes(model: Model, changes: Iterable[Change]) -> Model:
     from viewer.backends.torch_model import TorchModel
 
     if not isinstance(model, TorchModel):
-        raise InputError(WHY_NOT_ONNX)
+        raise InputError(why_not(model.name, model.backend) or WHY_NOT_ONNX)
     return replace(model, changes=tuple(changes))

@@ -27,6 +27,7 @@ SIDE = 288
 """Height and width of its input in pixels."""
 
 _TOLERANCE = 1e-5
+_NO_STREAM = "the worked example is one attention, without a residual stream"
 _PLAIN = Preprocessing(
     (SIDE, SIDE), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), interpolation="box", crop_mode="squash"
 )
@@ -50,6 +51,7 @@ class WorkedExampleModel:
     backend = "torch"
     device = "cpu"
     notes: tuple[str, ...] = ()
+    patch: tuple[int, int] | None = None  # a whole picture is squeezed to any size
 
     def __init__(self, preprocessing: Preprocessing = _PLAIN) -> None:
         height, width = preprocessing.size
@@ -80,7 +82,9 @@ class WorkedExampleModel:
         layout = layout_of(self.preprocessing.size)
         scores = scores_of(brightness)
         verdict = _verdict(brightness, scores.weights(slice(None))[0].double().numpy())
-        layer = AttentionLayer(0, "nine patches", "self", scores, layout, layout, verdict)
+        layer = AttentionLayer(
+            0, "nine patches", "self", scores, layout, layout, verdict, no_norms=_NO_STREAM
+        )
         facts = Provenance(
             self.name,
             backend=self.backend,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from psygnal import Signal
 
-from viewer.backends.what_if import WHY_NOT_ONNX, Change, sentence
+from viewer.backends.what_if import Change, sentence, why_not
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
@@ -199,7 +199,7 @@ class WhatIf:
         self._expected = tuple(changes)
 
     def _edit(self, changes: tuple[Change, ...]) -> None:
-        problem = WHY_NOT_ONNX if changes and self.refusal else ""
+        problem = self.refusal if changes else ""
         self._set(replace(self._value, changes=changes, result=None, problem=problem))
         self.edited.emit()
 
@@ -209,7 +209,7 @@ class WhatIf:
     def refusal(self) -> str:
         """Why the open model can't be changed, in a sentence; empty if it can, or none is open."""
         model = self._documents.model
-        return WHY_NOT_ONNX if model is not None and model.backend == "onnx" else ""
+        return "" if model is None else why_not(model.name, model.backend)
 
     @property
     def wanted(self) -> ImageDocument | None:

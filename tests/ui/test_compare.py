@@ -1,0 +1,94 @@
+"""Comparing with a convolutional network in the window, and the slider of stacked convolutions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication
+
+from tests.state.records import random_record, state_of
+from tests.ui.conftest import settle
+from tests.ui.panels import show
+from viewer.app import Session
+from viewer.backends.networks import network_fields
+from viewer.state import comparison
+from viewer.ui.network_picker import NetworkPicker
+from viewer.ui.scatter_panel import ScatterPanel
+from viewer.ui.toolbar import build_toolbar
+
+pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_networks", {})
+
+
+def test_a_network_is_chosen_read_and_left_again(qtbot, opened: Session) -> None:
+    picker = ask(opened)
+    picker.name.setCurrentText("resnet18")
+    picker.buttons.button(picker.buttons.StandardButton.Ok).click()
+    assert opened.display.value.compare == "resnet18"
+    settle(qtbot, opened)
+    reference = opened.scene.value.scatter.reference("network")
+    assert "of 12 heads are shorter" in reference.told
+    assert "layer1: field 43 px" in opened.window.views.scatter._legend.toolTip()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    again = ask(opened)
+    assert again.name.currentText() == "resnet18"
+    again.none.click()
+    assert opened.display.value.compare == ""
+    assert opened.scene.value.scatter.reference("network") is None
+
+
+def test_what_is_no_network_is_said_and_forgotten(qtbot, opened: Session) -> None:
+    opened.display.set(replace(opened.display.value, compare="resnet18x"))
+    settle(qtbot, opened)
+    assert opened.display.value.compare == ""
+    assert any("No model is called 'resnet18x'" in text for text in opened.window.messages.texts)
+
+
+def ask(session: Session) -> NetworkPicker:
+    action = next(
+        action
+        for menu in session.window.menuBar().actions()
+        for action in menu.menu().actions()
+        if "convolutional" in action.text()
+    )
+    action.trigger()
+    return session.window.findChild(NetworkPicker)
+
+
+def test_words_of_levels_never_lie_on_one_another(qtbot) -> None:
+    _, selection, display, scene = state_of(random_record(layers=4, heads=3, grid=(10, 10)))
+    panel = ScatterPanel(selection, display)
+    holder = show(qtbot, panel, scene, "scatter", (700, 520))
+    comparison.keep(network_fields("resnet18"))
+    display.set(replace(display.value, compare="resnet18"))
+    for height in (520, 300):
+        holder.resize(700, height)
+        qtbot.wait(20)
+        shown = [item for item in panel.plot._notes._items if item.isVisible()]
+        boxes = sorted((item.mapRectToScene(item.boundingRect()) for item in shown), key=lambda box: box.y())
+        assert boxes
+        assert all(above.bottom() <= below.top() + 0.5 * below.height() for above, below in pairwise(boxes))
+    assert "layer2: field 99 px" in panel._legend.toolTip()
+
+
+def test_a_slider_chooses_the_number_of_convolutions(qtbot) -> None:
+    documents, selection, display, _ = state_of(random_record())
+    bar = build_toolbar(documents, selection, display)
+    qtbot.addWidget(bar)
+    bar.resize(1200, 40)
+    bar.show()
+    slider, count = bar.overlay.ring, bar.overlay.ring_count
+    assert (slider.value(), count.text()) == (0, "none")
+    slider.setFocus()
+    for _ in range(3):
+        qtbot.keyClick(slider, Qt.Key.Key_Right)
+    assert (display.value.ring, count.text()) == (3, "3")
+    display.set(replace(display.value, ring=5))
+    assert (slider.value(), count.text()) == (5, "5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.attention.builders import layer_of, map_as_weights, random_scores, record_of, window_map
 from tests.state.records import mixed_record
 from viewer.attention.density import dense_share, density_reference, nearer_to_uniform
+from viewer.attention.even import even_measures
 from viewer.attention.kinds import NUMBERS, RULES, HeadKind, head_kinds, kind_of
 from viewer.attention.layout import TokenLayout
 from viewer.attention.sweep import measure_record
@@ -163,3 +165,13 @@ def test_the_references_of_density_are_those_of_what_queries_can_reach():
     assert math.isnan(channels.local)
     assert nearer_to_uniform(record.layers[4], measures[4]) is None
     assert math.isnan(dense_share(record.layers[4], measures[4]))
+
+
+def test_references_are_found_once_for_layers_alike_and_for_each_mask_alone():
+    record = mixed_record()
+    windows = record.layers[0]
+    assert even_measures(windows) is even_measures(replace(windows, index=7))
+    assert even_measures(windows) is not even_measures(windows, window=True)
+    masked = record.layers[1]
+    assert even_measures(masked) is even_measures(masked)
+    assert even_measures(masked) is not even_measures(replace(masked, index=7))

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from viewer.attention.measured import LayerMeasures
     from viewer.attention.scores import Scratch
 
-# By queries' and keys' layouts, or by layer where windows or masks belong to it. Weak, since a layer would
-# keep a whole record alive.
-_kept: WeakKeyDictionary[object, WeakKeyDictionary[object, dict[bool, LayerMeasures]]] = WeakKeyDictionary()
+# By queries' and keys' layouts, or by layer where a mask belongs to it. Weak, since a layer would keep a
+# whole record alive.
+_Found = dict[tuple[int, bool], "LayerMeasures"]
+_kept: WeakKeyDictionary[object, WeakKeyDictionary[object, _Found]] = WeakKeyDictionary()
 
 
 def even_measures(layer: AttentionLayer, *, window: bool = False) -> LayerMeasures:
@@ -35,11 +36,13 @@ def even_measures(layer: AttentionLayer, *, window: bool = False) -> LayerMeasur
         Attend evenly to the patches within one hop (a 3x3 window, cut off at the border) of those that a
         query can reach, not to all it can reach, prefix keys included.
     """
-    holders = (layer, layer) if layer.limited else (layer.query_layout, layer.key_layout)
+    masked = layer.scores.stacked.reach([0]) is not None
+    holders = (layer, layer) if masked else (layer.query_layout, layer.key_layout)
     found = _kept.setdefault(holders[0], WeakKeyDictionary()).setdefault(holders[1], {})
-    if window not in found:
-        found[window] = measure_layer(replace(layer, scores=_EvenScores(layer, window)))
-    return found[window]
+    key = (layer.scores.groups, window)
+    if key not in found:
+        found[key] = measure_layer(replace(layer, scores=_EvenScores(layer, window)))
+    return found[key]
 
 
 class _EvenScores:

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from viewer.state.axes import axis_of, measure_of
+from viewer.state.axes_words import DENSITY, density_listing
 from viewer.state.kinds import kinds_of
 from viewer.state.references import (
     CONVOLUTION_LABEL,
@@ -233,7 +234,8 @@ def _references(
     references = []
     x, y = steps(levels(y_measure))
     if len(x):
-        references.append(Reference("uniform", x, y, UNIFORM_LABEL))
+        told = density_listing(rows) if y_measure.name in DENSITY else ""
+        references.append(Reference("uniform", x, y, UNIFORM_LABEL, told=told))
     stack = convolution_levels(record, y_measure, len(record.layers))
     if len(stack):
         along = np.arange(len(stack), dtype=np.float64)

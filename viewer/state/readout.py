@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from viewer.state.attention_map import fused
+from viewer.state.axes_words import axes_words
 from viewer.state.comparison import place_words
 from viewer.state.places import answering_layout, asked_layout, patch_of
 from viewer.state.references import mean_of_numbers, uniform_distances
@@ -17,11 +18,11 @@ from viewer.state.words import PROTOCOLS, head_words, pooling_words, prefix_word
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
     from viewer.attention.record import AttentionRecord
-    from viewer.attention.sweep import LayerMeasures
+    from viewer.attention.sweep import LayerMeasures, RecordMeasures
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue, Protocol
     from viewer.state.documents import ImageDocument
-    from viewer.state.selection import Query, SelectionValue
+    from viewer.state.selection import HeadRef, Query, SelectionValue
 
 
 def readout(
@@ -45,6 +46,8 @@ def readout(
         shown = selection.shown
         beside = place_words(record, document.measures, display, shown.layer, shown.head)
         parts[0] = f"{parts[0]} {beside}".strip()
+    if document.measures is not None:
+        parts[0] = f"{parts[0]} {_of_axes(document.measures, record, selection.shown, display)}".strip()
     if of_map:
         parts.append(of_map)
     elif found is not None:
@@ -54,6 +57,16 @@ def readout(
         )
     parts.append(_warnings(document, record, found, selection, display))
     return "\n".join(part for part in parts if part)
+
+
+def _of_axes(measures: RecordMeasures, record: AttentionRecord, shown: HeadRef, display: DisplayValue) -> str:
+    """Say what of the scatter's axes and of kinds is not said yet; of channels there is nothing to say."""
+    layer = record.layers[shown.layer]
+    if layer.kind == "channel":
+        return ""
+    names = (display.x_measure, display.y_measure)
+    how = (names, display.protocol, display.unit, display.kinds)
+    return axes_words(layer, measures.layers[shown.layer], shown.head, *how)
 
 
 def _of_ring(

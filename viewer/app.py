@@ -165,7 +165,7 @@ class Session(QObject):
         self.window = Window(
             self.documents, self.selection, self.display, self.scene, self.jobs, self.preferences
         )
-        state = (self.documents, self.selection, self.display, self.scene)
+        state = (self.documents, self.selection, self.display, self.scene, self.what_if)
         self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
         self.comparing = CompareActions(self.window, self.documents, self.display, self.jobs)
         opening = (self.workflow.open_paths, _write_study, synchronous)

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QMenu, QPushBut
 from tests.state.records import document_of, key_query_record
 from viewer.backends import sample as sample_model
 from viewer.backends.opening import open_model
+from viewer.backends.what_if import Change
 from viewer.export.provenance import read_provenance
 from viewer.images.decode import open_image
 from viewer.state.lesson_stage import Stage
@@ -313,3 +314,16 @@ def test_work_that_waits_goes_on_after_it(sessions, qtbot, model_request, pictur
     session.lesson.end()
     settle(qtbot, session)
     assert [document.status for document in session.documents.all] == ["done"] * 3
+
+
+def test_what_ifs_are_back_with_their_model(opened, qtbot):
+    changes = (Change("uniform"),)
+    opened.what_if.set_changes(changes)
+    settle(qtbot, opened)
+    opened.lesson.begin()
+    settle(qtbot, opened)
+    assert opened.what_if.value.changes == ()
+    opened.lesson.end()
+    settle(qtbot, opened)
+    assert opened.what_if.value.changes == changes
+    assert opened.what_if.value.result.before is opened.documents.current.record

@@ -21,6 +21,7 @@ from viewer.ui.workflow import SAMPLE
 
 if TYPE_CHECKING:
     from viewer.backends.model import Job
+    from viewer.backends.what_if import Change
     from viewer.errors import PatchreachError
     from viewer.state.display import Display
     from viewer.state.documents import Documents
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from viewer.state.lesson_stage import Stage
     from viewer.state.scene import Scene, SceneValue
     from viewer.state.selection import Selection
+    from viewer.state.what_if import WhatIf
     from viewer.ui.jobs import Jobs
     from viewer.ui.window import Window
     from viewer.ui.workflow import Workflow
@@ -46,7 +48,7 @@ class LessonActions(QObject):
     ----------
     window, workflow, jobs
         Where it is shown, what opens files, and what runs slow work.
-    documents, selection, display, scene
+    documents, selection, display, scene, what_if
         The state that it sets and follows.
     """
 
@@ -59,15 +61,16 @@ class LessonActions(QObject):
         selection: Selection,
         display: Display,
         scene: Scene,
+        what_if: WhatIf,
     ) -> None:
         super().__init__(window)
         self._window, self._workflow, self._jobs = window, workflow, jobs
-        self._display, self._scene = display, scene
+        self._display, self._scene, self._what_if = display, scene, what_if
+        self._changes: tuple[Change, ...] = ()
         self.lesson = Lesson(documents, selection, display)
         self.panel: LessonPanel | None = None
         self._dock: QDockWidget | None = None
         self._asked = self._waits = self._fetching = self._had_strip = False
-        self._nine: Stage | None = None
         window.lesson_asked.connect(self.begin)
         for opening in (window.paths_dropped, window.pictures_dropped, window.model_asked):
             opening.connect(self.end)
@@ -110,6 +113,7 @@ class LessonActions(QObject):
             return
         self._asked = False
         self._dress_window()
+        self._changes = self._what_if.value.changes
         self.lesson.begin(nine)
         self._fetch_if_here()
 
@@ -163,6 +167,8 @@ class LessonActions(QObject):
             self._fetching = False
             self._dock.hide()
             self._window.film_strip.setVisible(self._had_strip)
+            # They went with their model, which is back.
+            self._what_if.set_changes(self._changes)
             self._workflow.proceed()
             return
         if not value.ready and not value.problem:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+import timm
 import torch
 from torch import nn
 
@@ -19,7 +22,15 @@ from tests.backends.what_if_models import (
     opened,
     picture,
 )
+from viewer.attention.record import Provenance
+from viewer.backends.model import Job
+from viewer.backends.timm_model import wrap
+from viewer.backends.torch_runner import TorchRunner
+from viewer.backends.torch_sizes import SizedModels
+from viewer.backends.what_if import parse
+from viewer.errors import InputError
 
+WIDTH = 16
 PREFIX = 2  # class token and one register
 
 
@@ -279,3 +290,106 @@ def test_final_features_are_what_the_classifier_sees(vit):
 def test_no_features_where_the_output_is_no_projection():
     bare = opened(VIT, num_classes=0)
     assert bare.attend(picture(VIT)).features is None
+
+
+class Streams(nn.Module):
+    """A block with two streams of tokens, given apart or together."""
+
+    def __init__(self, together):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+        self.mlp = nn.Linear(WIDTH, WIDTH)
+        self.together = together
+
+    def forward(self, one, two=None):
+        if self.together:
+            one, two = one
+        one = one + self.attn(one, one, one, need_weights=False)[0]
+        two = self.mlp(two) + one
+        return [one, two] if self.together else (one, two)
+
+
+class TwoStreams(nn.Module):
+    def __init__(self, together):
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, 16, 16)
+        self.block, self.together = Streams(together), together
+
+    def forward(self, pixels):
+        tokens = self.patches(pixels).flatten(2).transpose(1, 2)
+        pair = (tokens, 2 * tokens)
+        one, two = self.block(list(pair)) if self.together else self.block(*pair)
+        return one.mean(1) + 3 * two.mean(1)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_all_streams_of_a_skipped_block_pass_it_by(together):
+    torch.manual_seed(2)
+    module = TwoStreams(together).eval()
+    runner = TorchRunner("net", SizedModels("net", module, (96, 96)), "cpu")
+    run = runner.run(picture(VIT), Job(), [parse("skip:layer=0")])
+    with torch.no_grad():
+        expected = 7 * module.patches(picture(VIT)).flatten(2).mean(2)
+    torch.testing.assert_close(run.output, expected, atol=1e-5, rtol=0)
+
+
+REFUSED = [
+    ("uniform:layer=4", "What if: there is no layer 4 in vit_tiny_patch16_224; it has 4, from 0 on."),
+    (
+        "head-removed:layer=1,head=3",
+        "What if: there is no head 3 in layer 1 of vit_tiny_patch16_224; it has 3, from 0 on.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), REFUSED)
+def test_what_the_model_lacks_is_refused(vit, text, sentence):
+    with pytest.raises(InputError) as refusal:
+        attend(vit, text)
+    assert str(refusal.value) == sentence
+
+
+def test_hops_that_leave_a_query_without_keys_are_refused():
+    """Keys of a PVT are pooled 8 by 8, and lie up to 3.5 patches of the queries away."""
+    pooled = wrap(
+        "pvt_v2_b0", timm.create_model("pvt_v2_b0", pretrained=False), "cpu", Provenance("pvt_v2_b0")
+    )
+    with pytest.raises(InputError, match=r"some queries of layer 0 .* reach no key at all; allow 4 or more"):
+        changed(pooled, "local:layer=0,hops=2").attend(torch.randn(1, 3, 224, 224))
+
+
+def test_programs_have_no_blocks():
+    module = TwoStreams(False).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the age of TorchScript; its files are in everyone's hands
+        traced = torch.jit.trace(module, picture(VIT))
+    runner = TorchRunner("net", SizedModels("net", traced, (96, 96)), "cpu")
+    with pytest.raises(InputError, match="lies in no module that holds both attention and MLP"):
+        runner.run(picture(VIT), Job(), [parse("cb")])
+    plain, uniform = (runner.run(picture(VIT), Job(), changes) for changes in ([], [parse("uniform")]))
+    assert float((plain.output - uniform.output).abs().max()) > 1e-5
+    assert all(layer.verdict.verified for layer in uniform.layers)
+
+
+def test_pytorch_s_own_layer_gets_broadcasting_after_its_second_linear():
+    torch.manual_seed(3)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, WIDTH, 16, 16)
+            self.layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True, norm_first=True)
+
+        def forward(self, pixels):
+            return self.layer(self.patches(pixels).flatten(2).transpose(1, 2)).mean(1)
+
+    module = Net().eval()
+    runner = TorchRunner("net", SizedModels("net", module, (96, 96)), "cpu")
+    run = runner.run(picture(VIT), Job(), [parse("cb:strength=1")])
+    plain = runner.run(picture(VIT), Job())
+    # All tokens get the mean, so the mean of all stays what it was.
+    torch.testing.assert_close(run.output, plain.output, atol=1e-5, rtol=0)
+    some = runner.run(picture(VIT), Job(), [parse("cb:strength=0.5"), parse("skip:layer=0")])
+    with torch.no_grad():
+        expected = module.patches(picture(VIT)).flatten(2).mean(2)
+    torch.testing.assert_close(some.output, expected, atol=1e-5, rtol=0)

@@ -231,7 +231,7 @@ def parse(text: str) -> Change:
     ValueError
         If it is none; the message is for a person.
     """
-    name, _, settings = text.strip().partition(":")
+    name, settings = (part.strip() for part in text.partition(":")[::2])
     if name not in KINDS:
         raise ValueError(f"there is no change {_short(name)}; there are {', '.join(KINDS)}")
     kind, found, given = KINDS[name], Change(name), set()

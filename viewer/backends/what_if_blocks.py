@@ -180,15 +180,32 @@ def blocks_changed(
 
 
 def _skip(name: str, module: nn.Module, args: tuple, kwargs: dict, output: object) -> object:
-    """Give a block's input for its output; as the block has run, its attention can be looked at."""
-    source = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
-    first = output[0] if isinstance(output, tuple) else output
-    if source is None or not isinstance(first, Tensor) or source.shape != first.shape:
+    """Give a block's input for its output; as the block has run, its attention can be looked at.
+
+    A block may take and give several streams of tokens, as arguments (TNT) or as a list of them (CrossViT).
+    """
+    given = [*args, *kwargs.values()]
+    streams = [value for value in given if isinstance(value, Tensor)]
+    if isinstance(output, Tensor):
+        found = streams[:1]
+    elif given and isinstance(given[0], (list, tuple)):
+        found = list(given[0])
+    else:
+        found = streams
+    outputs = [output] if isinstance(output, Tensor) else list(output) if _several(output) else []
+    # What comes beside the tokens (weights that were asked for, say) has no input that it could be.
+    pairs = list(zip(found, outputs, strict=False))
+    if not pairs or any(old.shape != new.shape for old, new in pairs[:1]):
         raise InputError(
             f"What if: the block {name} can't be skipped: what comes out of it has another shape than what "
-            "goes in."
+            "goes in. Name layers of other blocks."
         )
-    return (source, *output[1:]) if isinstance(output, tuple) else source
+    kept = [old if old.shape == new.shape else new for old, new in pairs] + outputs[len(pairs) :]
+    return kept[0] if isinstance(output, Tensor) else type(output)(kept)
+
+
+def _several(output: object) -> bool:
+    return type(output) in (list, tuple) and all(isinstance(part, Tensor) for part in output)
 
 
 def broadcast_always(model: nn.Module, strength: float) -> int:

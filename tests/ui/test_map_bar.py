@@ -76,9 +76,13 @@ def test_a_class_is_chosen_from_the_best_or_by_its_number(qtbot, shown):
     bar.target.activated.emit(1)
     settle(qtbot, shown)
     assert shown.display.value.map_class == second
+    shown.window.activateWindow()
+    QTest.mouseClick(bar.target.lineEdit(), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(bar.target.hasFocus)
     bar.target.lineEdit().selectAll()
     QTest.keyClicks(bar.target.lineEdit(), "7")
     QTest.keyClick(bar.target.lineEdit(), Qt.Key.Key_Return)
+    assert not bar.target.hasFocus()
     settle(qtbot, shown)
     assert shown.display.value.map_class == 7
     assert shown.scene.value.overlay.title.endswith("what speaks for class 7 (cock)")

@@ -31,6 +31,7 @@ class MapBar(QWidget):
     def __init__(self, display: Display, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._display = display
+        self.setObjectName("maps")
         self.kind = ChoiceBox(MAP_CHOICE, display)
         self.fusion = ChoiceBox(ROLLOUT_FUSION, display)
         self.start = QSpinBox()
@@ -55,6 +56,8 @@ class MapBar(QWidget):
         for control in self._labels:
             control.setFocusPolicy(Qt.FocusPolicy.TabFocus)
             control.installEventFilter(keeps)
+        # Into this one a person types.
+        self.target.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.start.valueChanged.connect(self._set_start)
         display.changed.connect(self._tell)
         self._tell(display.value)
@@ -91,6 +94,8 @@ class ClassBox(QComboBox):
         self._display = display
         self._offered: tuple[tuple[int, str, float], ...] = ()
         self.setEditable(True)
+        # It would make 710 of a typed 7.
+        self.setCompleter(None)
         self.setEnabled(False)
         self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -121,6 +126,8 @@ class ClassBox(QComboBox):
             self.setCurrentIndex(at)
             if at < 0:
                 self.setEditText(str(chosen))
+        # A long name is cut at its end, not at the number.
+        self.lineEdit().setCursorPosition(0)
 
     def _choose(self, place: int) -> None:
         # The best one is followed from picture to picture.
@@ -135,6 +142,8 @@ class ClassBox(QComboBox):
             self._set(int(typed))
         else:
             self._tell()
+        # Keys belong to the views again.
+        self.clearFocus()
 
     def _set(self, number: int) -> None:
         self._display.set(replace(self._display.value, map_class=number))

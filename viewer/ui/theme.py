@@ -90,8 +90,8 @@ def _style(palette: Palette) -> str:
         QSplitter::handle {{ background: {palette.empty}; }}
         QSplitter::handle:hover {{ background: {palette.accent}; }}
         *[kind="faint"] {{ color: {palette.faint}; font-size: {small}pt; }}
-        QToolBar QWidget {{ font-size: {controls}pt; }}
-        QToolBar *[kind="faint"] {{ font-size: {controls - 1.0}pt; }}
+        QToolBar QWidget, #maps QWidget {{ font-size: {controls}pt; }}
+        QToolBar *[kind="faint"], #maps *[kind="faint"] {{ font-size: {controls - 1.0}pt; }}
         *[kind="headline"] {{ font-size: {palette.points * 1.8}pt; }}
         *[kind="bad"] {{ color: {palette.accent}; font-size: {small}pt; }}
         *[kind="verified"] {{ color: {palette.query}; }}

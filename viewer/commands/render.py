@@ -51,6 +51,9 @@ def run(options: Namespace) -> int:
         measured = options.view in ("scatter", "likeness", "all") or options.direction == "to"
         measures = measure_record(record, work.step) if measured else None
         document = ImageDocument(0, image, "done" if measures else "measuring", record, measures)
+        if options.what_if and measures is not None:
+            plain = with_changes(model, ()).attend(image, work)
+            document = replace(document, before=(plain, measure_record(plain, work.step)))
         display = _display(options)
         document = mapped(document, model, display, work)
         if options.view == "likeness":

@@ -38,6 +38,8 @@ class ImageDocument:
     maps
         What was worked out of the record for maps over the picture, see `viewer.state.maps`; or why it could
         not be, as a clause.
+    before
+        Record and measures of the model as it is, where `record` is of a changed one.
     """
 
     key: int
@@ -47,6 +49,7 @@ class ImageDocument:
     measures: RecordMeasures | None = None
     problem: str = ""
     maps: Mapping[tuple[Hashable, ...], object] = field(default_factory=dict)
+    before: tuple[AttentionRecord, RecordMeasures] | None = None
 
 
 @dataclass(frozen=True)

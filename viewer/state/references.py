@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from viewer.state.display import Protocol, Unit
     from viewer.state.palette import Palette
 
+BEFORE_LABEL = "the same head before the change"
 UNIFORM_LABEL = "uniform attention"
 CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
 NO_CONVOLUTION = "no line for convolutions: the layers differ in their patches"
 
-ReferenceKind = Literal["uniform", "uniform query", "convolution", "network", "effective"]
+ReferenceKind = Literal["uniform", "uniform query", "convolution", "network", "effective", "before"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,7 @@ def colour_of(kind: str, palette: Palette) -> str:
         "convolution": palette.convolution,
         "network": palette.convolution,
         "effective": palette.accent,
+        "before": palette.dot,
     }
     return colours[kind]
 

@@ -12,6 +12,7 @@ from viewer.state.comparison import network_reference
 from viewer.state.dots import dots_of, of_query, side_by_side, uniform_of_query
 from viewer.state.effective_map import effective_reference
 from viewer.state.kinds import kind_words
+from viewer.state.references import BEFORE_LABEL, Reference
 from viewer.state.selection import HeadRef
 from viewer.state.words import query_words
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from viewer.state.attended import Attended
     from viewer.state.display import DisplayValue
     from viewer.state.documents import ImageDocument
-    from viewer.state.references import Reference
     from viewer.state.selection import SelectionValue
 
 _FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
@@ -210,6 +210,9 @@ def scatter(
     effective = effective_reference(document, display)
     references = (*references, *(one for one in (network, effective) if one is not None))
     missing = (*missing, why_none) if why_none else missing
+    if document.before is not None:
+        plain = dots_of(*document.before, display)
+        references = (*references, Reference("before", plain.x, plain.y, BEFORE_LABEL, points=True))
     query = None if found is None or found.direction == "to" else found.query
     if isinstance(query, tuple) and len(dots.layer):
         query_x, query_y, why = of_query(record, dots, query)

@@ -240,7 +240,9 @@ class WhatIf:
             return document
         if document.record is not result.before:
             return document
-        return replace(document, record=result.after, measures=result.measures_after, maps=result.maps)
+        before = (result.before, result.measures_before)
+        changed = {"record": result.after, "measures": result.measures_after, "maps": result.maps}
+        return replace(document, **changed, before=before)
 
     # What else changes
 

@@ -118,7 +118,7 @@ def test_a_figure_with_the_stages_of_a_network(picture: Path, checkpoint: Path, 
     assert main(["render", str(picture), *options, "--compare", "resnet18", "-o", str(target)]) == 0
     text = target.read_text()
     assert "layer2 99 px" in text
-    assert "stages of resnet18, as uniform attention over their receptive fields" in text
+    assert "stages of resnet18, as uniform attention over their fields" in text
 
 
 def test_a_figure_of_an_effective_field(picture: Path, checkpoint: Path, tmp_path: Path) -> None:

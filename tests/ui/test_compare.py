@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QPointF, Qt
+from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QApplication
 
 from tests.state.records import random_record, state_of
@@ -71,10 +72,12 @@ def test_words_of_levels_never_lie_on_one_another(qtbot) -> None:
     for height in (520, 300):
         holder.resize(700, height)
         qtbot.wait(20)
-        shown = [item for item in panel.plot._notes._items if item.isVisible()]
-        boxes = sorted((item.mapRectToScene(item.boundingRect()) for item in shown), key=lambda box: box.y())
-        assert boxes
-        assert all(above.bottom() <= below.top() + 0.5 * below.height() for above, below in pairwise(boxes))
+        shown = panel.plot._notes.shown
+        box = panel.plot.getPlotItem().getViewBox()
+        heights = [box.mapViewToScene(QPointF(0, level)).y() for level, _ in shown]
+        line = QFontMetricsF(panel.plot._notes._axis.style["tickFont"]).height()
+        assert shown[0][1].startswith("layer4")
+        assert all(below - above >= line - 0.01 for above, below in pairwise(heights))
     assert "layer2: field 99 px" in panel._legend.toolTip()
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from viewer.state.scatter import Scatter
 
 _ROW = 1.7  # height of a legend row, in ems
+_NOTE = 0.85  # of small type: words beside levels
 
 # As in the window's scatter.
 _LINES: dict[str, dict[str, Any]] = {
@@ -86,6 +87,13 @@ class ScatterPart:
         return round(numbers + 1.2 * em + 1.2 * em * len(self._y_label))
 
     @cached_property
+    def _after(self) -> int:
+        """Pixels right of the frame, for words beside levels."""
+        words = [text for reference in self.scatter.references for _, text in reference.notes]
+        widest = max((text_width(text, _NOTE * self.style.small) for text in words), default=0)
+        return round(widest + 0.8 * self.style.em) if words else 0
+
+    @cached_property
     def _plot_height(self) -> int:
         return round(max(21 * self.style.em, min(0.5 * self.width, 340)))
 
@@ -117,6 +125,8 @@ class ScatterPart:
 
     def _reference_marks(self, reference: Reference) -> dict[str, Any]:
         colour = reference.colour(self.style.palette)
+        if reference.kind == "before":
+            return _mark("o", 0.56 * self.style.points, colour, 0.8)
         if reference.points:
             return _mark("+", 1.3 * self.style.points, colour, 1.5)
         return {"color": colour, **_LINES[reference.kind]}
@@ -157,7 +167,7 @@ class ScatterPart:
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
         em, small = self.style.em, self.style.small
-        width = self.width - self._before
+        width = self.width - self._before - self._after
         x = left + self._before
         axes = sheet.plot((x, top, width, self._plot_height))
         self._set_axes(axes, width)
@@ -225,12 +235,12 @@ class ScatterPart:
             axes.annotate(
                 words,
                 (right, level),
-                xytext=(-0.3 * self.style.points, 0.15 * self.style.points),
+                xytext=(0.4 * self.style.points, 0),
                 textcoords="offset points",
                 color=reference.colour(self.style.palette),
-                fontproperties=font(0.85 * self.style.small),
-                horizontalalignment="right",
-                verticalalignment="bottom",
+                fontproperties=font(_NOTE * self.style.small),
+                horizontalalignment="left",
+                verticalalignment="center",
             )
 
     def _draw_legend(self, sheet: Sheet, left: float, top: float) -> None:

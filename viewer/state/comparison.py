@@ -148,12 +148,12 @@ def place_words(
 def _reference(found: tuple[Level, ...], fields: NetworkFields, unit: str, heads: int) -> Reference:
     pieces = [np.array([-np.inf, np.inf, np.nan])] * len(found)
     heights = [np.array([level.distance, level.distance, np.nan]) for level in found]
-    gates = " (gates over the whole picture not counted)" if fields.gated else ""
+    gates = " without their gates" if fields.gated else ""
     return Reference(
         kind="network",
         x=np.concatenate(pieces)[:-1],
         y=np.concatenate(heights)[:-1],
-        label=f"stages of {fields.name}, as uniform attention over their receptive fields{gates}",
+        label=f"stages of {fields.name}{gates}, as uniform attention over their fields",
         notes=_notes(found),
         told="\n".join(_told(level, unit, heads) for level in found),
     )
@@ -171,13 +171,20 @@ def _told(level: Level, unit: str, heads: int) -> str:
 
 
 def _notes(found: tuple[Level, ...]) -> tuple[tuple[float, str], ...]:
-    """Return a name for each level; levels that lie close together share one, the upper's place."""
+    """Return words for each level; levels that lie close together share theirs, at the place of the lowest."""
     close = _CLOSE * max(level.distance for level in found)
-    notes: list[tuple[float, str]] = []
+    groups: list[list[Level]] = []
     for level in sorted(found, key=lambda level: level.distance):
-        words = f"{level.name} {level.field_words}"
-        if notes and level.distance - notes[-1][0] <= close:
-            notes[-1] = (notes[-1][0], f"{notes[-1][1]}, {words}")
+        if groups and level.distance - groups[-1][0].distance <= close:
+            groups[-1].append(level)
         else:
-            notes.append((level.distance, words))
-    return tuple(notes)
+            groups.append([level])
+    return tuple((group[0].distance, _note(group)) for group in groups)
+
+
+def _note(group: list[Level]) -> str:
+    """Return names and fields: "layer1 35 px", "conv1, maxpool 7, 11 px", "a … c 3 … 9 px"."""
+    between = ", " if len(group) == 2 else " … "
+    ends = [group[0], group[-1]] if len(group) > 1 else group
+    names = between.join(level.name for level in ends)
+    return f"{names} {between.join(level.field_words.removesuffix(' px') for level in ends)} px"

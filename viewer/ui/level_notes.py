@@ -4,61 +4,59 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyqtgraph as pg
-from PySide6.QtGui import QFont, QFontMetricsF
+from PySide6.QtGui import QFontMetricsF
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DEPTH = -1  # below lines and dots: words hide nothing that was measured
+    import pyqtgraph as pg
+    from PySide6.QtGui import QFont
 
 
 class LevelNotes:
-    """Text items of a plot, made as they are needed; in a low plot some have no room and are left out.
+    """The right axis of a plot, on which levels have their words; where room is short some have none.
 
     Parameters
     ----------
     plot
-        Where they are.
+        Whose axis it is.
     """
 
     def __init__(self, plot: pg.PlotItem) -> None:
-        self._plot = plot
-        self._items: list[pg.TextItem] = []
+        self._plot, self._axis = plot, plot.getAxis("right")
         self._notes: tuple[tuple[float, str], ...] = ()
         self._told: object = None
-        self._right, self._line = 0.0, 1.0
+        self._line = 1.0
+        plot.hideAxis("right")
         plot.getViewBox().sigResized.connect(self._place)
+        plot.getViewBox().sigYRangeChanged.connect(self._place)
 
-    def put(self, notes: Sequence[tuple[float, str]], right: float, colour: str, font: QFont) -> None:
-        """Show these words, each above its level and ending at `right`; no others."""
-        told = (tuple(notes), right, colour, font.toString())
+    def put(self, notes: Sequence[tuple[float, str]], colour: str, font: QFont) -> None:
+        """Show these words beside their levels, and no others."""
+        told = (tuple(notes), colour, font.toString())
         if told == self._told:
             return  # every hover comes by here
-        self._told = told
-        while len(self._items) < len(notes):
-            item = pg.TextItem(anchor=(1, 0.85))
-            item.setZValue(_DEPTH)
-            self._plot.addItem(item, ignoreBounds=True)
-            self._items.append(item)
-        self._notes, self._right, self._line = tuple(notes), right, QFontMetricsF(font).height()
-        for item, (_, words) in zip(self._items, self._notes, strict=False):
-            item.setFont(font)
-            item.setText(words, color=colour)
-        self._place()
+        self._told, self._notes, self._line = told, tuple(notes), QFontMetricsF(font).height()
+        self._plot.showAxis("right", bool(notes))
+        if notes:
+            self._axis.setStyle(tickLength=0, maxTickLevel=0, hideOverlappingLabels=False)
+            self._axis.setPen(colour)
+            self._axis.setTextPen(colour)
+            self._axis.setTickFont(font)
+            self._place()
+
+    @property
+    def shown(self) -> tuple[tuple[float, str], ...]:
+        """Those that have room: from the highest level down what does not lie on words that are shown."""
+        low, high = self._plot.getViewBox().viewRange()[1]
+        scale = self._plot.getViewBox().height() / (high - low) if high > low else 0.0
+        found, free = [], float("inf")
+        for level, words in sorted(self._notes, reverse=True):
+            if (free - level) * scale >= self._line:
+                found.append((level, words))
+                free = level
+        return tuple(found)
 
     def _place(self, *_: object) -> None:
-        """Show from the highest level down what does not lie on words that are shown already."""
-        box = self._plot.getViewBox()
-        low, high = box.viewRange()[1]
-        scale = box.height() / (high - low) if high > low else 0.0
-        free = float("inf")
-        for item in self._items[len(self._notes) :]:
-            item.setVisible(False)
-        for place in sorted(range(len(self._notes)), key=lambda place: -self._notes[place][0]):
-            level = self._notes[place][0]
-            fits = (free - level) * scale >= self._line
-            self._items[place].setVisible(fits)
-            if fits:
-                self._items[place].setPos(self._right, level)
-                free = level
+        if self._notes:
+            self._axis.setTicks([self.shown])

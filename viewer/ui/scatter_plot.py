@@ -37,6 +37,7 @@ _DASHES = {
     "convolution": (1.5, Qt.PenStyle.DashDotLine),
     "network": (1.0, Qt.PenStyle.SolidLine),
     "effective": (1.5, Qt.PenStyle.SolidLine),
+    "before": (1.0, Qt.PenStyle.SolidLine),
 }
 
 
@@ -102,6 +103,11 @@ class ScatterPlot(pg.PlotWidget):
             self._points[kind].setPen(None)
             self._points[kind].setBrush(colour_of(kind, palette))
             self._points[kind].setSize((0.9 + 0.6 * width) * self.dot_size)
+        # The same dots, but hollow: what the model as it is gives.
+        self._points["before"].setSymbol("o")
+        self._points["before"].setPen(self._pen(palette.dot, 1.0))
+        self._points["before"].setBrush(None)
+        self._points["before"].setSize(self.dot_size)
         self._bars.setPen(self._pen(palette.dot, 1.0))
         self._query.dress(self._pen(palette.query, 1.3), 0.9 * self.dot_size)
         self._name.setFont(font(palette, 0.9))
@@ -208,7 +214,7 @@ class ScatterPlot(pg.PlotWidget):
         """Write beside levels what they are; the small type leaves the dots in sight."""
         noted = next((reference for reference in scatter.references if reference.notes), None)
         notes, colour = ((), "") if noted is None else (noted.notes, noted.colour(self._palette))
-        self._notes.put(notes, self._range["x"][1], colour, font(self._palette, 0.85))
+        self._notes.put(notes, colour, font(self._palette, 0.85))
 
     def _draw_query(self, scatter: Scatter) -> None:
         there = scatter.query_y is not None

@@ -184,7 +184,7 @@ class OverlayControls(QObject):
         self.ring = QSlider(Qt.Orientation.Horizontal)
         self.ring.setRange(0, MOST_RINGS)
         self.ring.setPageStep(1)
-        self.ring.setFixedWidth(80)
+        self.ring.setFixedWidth(60)
         self.ring_count = QLabel()
         self.ring_count.setMinimumWidth(self.ring_count.fontMetrics().horizontalAdvance(_NONE))
         bar.add("Opacity", self.opacity, "Opacity of the overlay")

@@ -21,7 +21,7 @@ from viewer.study.running import Plan, begin, run
 from viewer.study.sources import Source
 
 ROOT = Path(__file__).parents[2]
-_IMAGES, _BATCH, _ROUNDS = 32, 8, 3
+_IMAGES, _BATCH, _ROUNDS = 24, 8, 3
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,7 @@ def plain_run(model, backend):
     return lambda batch: session.run(None, {name: batch})
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 def test_a_study_has_at_least_0_6_of_the_throughput_of_plain_batched_inference(
     backend, pictures, tmp_path, capsys
@@ -129,6 +130,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform == "win32", reason="the peak is read the POSIX way")
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path, capsys):
     import timm

@@ -16,9 +16,9 @@ import pytest
 from tests.study.conftest import command, draw_ten
 from viewer.attention.measures import MEASURES
 from viewer.cli import main
+from viewer.study.actor import Actor
 from viewer.study.measuring import Opening
 from viewer.study.names import FAILED, SUMMARY, VALUES
-from viewer.study.ray_engine import Actor
 from viewer.study.sources import Source
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,10 @@ import pytest
 
 from tests.study.conftest import draw, draw_ten
 from viewer.backends.model import Job
-from viewer.errors import Cancelled, FileError, NoAttentionError
+from viewer.errors import Cancelled, FileError, InputError, NoAttentionError
 from viewer.study.engines import LocalEngine
 from viewer.study.measuring import Opening
+from viewer.study.models_engine import ModelsEngine
 from viewer.study.names import VALUES
 from viewer.study.running import Plan, begin, run
 from viewer.study.sources import Source
@@ -188,3 +189,24 @@ def test_whole_pictures_have_sizes_of_their_own(opening, pictures, tmp_path):
     assert store.counts() == (10, 0)
     assert Store.at(store.folder).settings.facts["input_size"] is None
     assert np.isfinite(summarize(store).mean[:, 0]).all()
+
+
+def test_copies_of_the_model_give_what_one_gives(opening, pictures, whole, tmp_path):
+    (pictures / "text.jpg").write_text("no picture")
+    plan = Plan(Source(str(pictures)), opening, "renormalized", tmp_path / "copies", batch=3)
+    with ModelsEngine(opening, "renormalized", 2, 1, 3) as engine, begin(plan, engine, Job()) as store:
+        advance = run(store, plan, engine, Job())
+    assert (advance.done, advance.failed) == (10, 1)
+    same(whole, store, 1e-6)
+    assert store.position().pictures == 10
+    for one, other in zip(whole.position().share(), store.position().share(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_copies_that_can_not_be_opened_say_so_in_a_sentence(pictures, tmp_path):
+    opening = Opening("no_such_model")
+    plan = Plan(Source(str(pictures)), opening, "renormalized", tmp_path / "copies")
+    said = "No model is called 'no_such_model'"
+    with ModelsEngine(opening, "renormalized", 2, 1, 3) as engine, pytest.raises(InputError, match=said):
+        begin(plan, engine, Job())
+    assert not (tmp_path / "copies").exists()

@@ -249,6 +249,12 @@ def _study_parser() -> ArgumentParser:
         help="processes that decode pictures; with ray, actors; default: by the number of processors",
     )
     parser.add_argument(
+        "--models",
+        type=arguments.positive,
+        metavar="N",
+        help="copies of the model, each in a process of its own; default: 2 on the CPU, 1 on a GPU",
+    )
+    parser.add_argument(
         "--batch",
         type=arguments.positive,
         default=32,

@@ -11,8 +11,9 @@ from viewer import streams
 from viewer.commands.console import Notes, long_job, say
 from viewer.errors import Cancelled
 from viewer.export.study_results import write_results
-from viewer.study.engines import LocalEngine, default_workers
+from viewer.study.engines import LocalEngine, default_models, default_workers
 from viewer.study.measuring import Opening
+from viewer.study.models_engine import ModelsEngine
 from viewer.study.names import REPORT
 from viewer.study.plot import pictures
 from viewer.study.running import Plan, begin
@@ -57,7 +58,10 @@ def _plan(options: Namespace) -> Plan:
 
 def _engine(options: Namespace, plan: Plan) -> AbstractContextManager[Engine]:
     if options.engine == "local":
+        models = options.models or default_models(plan.opening.device)
         workers = options.workers or default_workers()
+        if models > 1:
+            return ModelsEngine(plan.opening, plan.protocol, models, workers, plan.batch)
         return nullcontext(LocalEngine(plan.opening, plan.protocol, workers))
     from viewer.study.ray_engine import RayEngine
 

@@ -149,11 +149,11 @@ def _alone(work: Callable[[Entry], Decoded], entry: Entry) -> Decoded:
 
 def _processes(workers: int) -> ProcessPoolExecutor:
     # Not forked: the model's threads and the window's would be copied in the middle of what they do.
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), begin_process)
 
 
-def _begin() -> None:
-    """Prepare a decoding process: Ctrl+C is its parent's to answer, and it does not outlive that."""
+def begin_process() -> None:
+    """Prepare a working process: Ctrl+C is its parent's to answer, and it does not outlive that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

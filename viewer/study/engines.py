@@ -63,7 +63,26 @@ class LocalEngine:
             yield measurer.batch([picture], quiet)
 
 
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def default_workers() -> int:
     """Return how many processes decode unless told otherwise: half the processors, at most eight."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(_MOST_WORKERS, processors // 2))
+    return max(1, min(_MOST_WORKERS, processors() // 2))
+
+
+def default_models(device: str) -> int:
+    """Return how many copies of a model run unless told otherwise.
+
+    Two on several processors, which pictures side by side keep busier than one picture does; one on an
+    accelerator, whose memory is dear.
+    """
+    import torch
+
+    if device == "auto":
+        accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
+    else:
+        accelerated = device != "cpu"
+    return 1 if accelerated or processors() < 2 else 2

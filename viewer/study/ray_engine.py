@@ -9,54 +9,17 @@ from itertools import cycle, islice
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from viewer.errors import InputError, PatchreachError
-from viewer.study.decoding import Preparing, in_threads
-from viewer.study.measuring import Batch, Measurer, Opening, probe
+from viewer.errors import InputError
+from viewer.study.actor import Actor
 
 if TYPE_CHECKING:
     from viewer.attention.distance import Protocol
-    from viewer.backends.model import Job, Model
+    from viewer.backends.model import Job
     from viewer.study.entries import Entry
+    from viewer.study.measuring import Batch, Opening
 
 _AHEAD = 2  # batches for each actor: one that it works on, one that waits
 _POLL_SECONDS = 0.2
-_DECODERS = 2  # threads of an actor
-
-
-class Actor:
-    """One model in one process of Ray: the local engine's code, a batch of pictures at a time."""
-
-    def __init__(self, opening: Opening, protocol: Protocol, threads: int) -> None:
-        self._opening, self._protocol, self._threads = opening, protocol, threads
-        self._model: Model | None = None
-
-    def probe(self) -> dict[str, Any] | str:
-        """See `viewer.study.measuring.probe`; where the model can't be opened or studied, why, as a sentence.
-
-        Errors do not travel: what they carry besides their text is lost between processes.
-        """
-        try:
-            return probe(self._opened(), self._protocol)
-        except PatchreachError as error:
-            return str(error)
-
-    def results(self, entries: list[Entry], heads: tuple[int, ...]) -> Batch | str:
-        """Return the results of some entries, in their order; a sentence where the model can't be opened."""
-        try:
-            model = self._opened()
-        except PatchreachError as error:
-            return str(error)
-        measurer = Measurer(model, self._protocol, heads)
-        pictures = in_threads(entries, Preparing.of(model), _DECODERS)
-        return measurer.batch(pictures)
-
-    def _opened(self) -> Model:
-        import torch
-
-        if self._model is None:
-            torch.set_num_threads(self._threads)
-            self._model = self._opening.open()
-        return self._model
 
 
 class RayEngine:

@@ -171,7 +171,7 @@ def _told(level: Level, unit: str, heads: int) -> str:
 
 
 def _notes(found: tuple[Level, ...]) -> tuple[tuple[float, str], ...]:
-    """Return words for each level; levels that lie close together share theirs, at the place of the lowest."""
+    """Return words for each level; levels that lie close together share theirs, at the lowest one's place."""
     close = _CLOSE * max(level.distance for level in found)
     groups: list[list[Level]] = []
     for level in sorted(found, key=lambda level: level.distance):
@@ -183,8 +183,9 @@ def _notes(found: tuple[Level, ...]) -> tuple[tuple[float, str], ...]:
 
 
 def _note(group: list[Level]) -> str:
-    """Return names and fields: "layer1 35 px", "conv1, maxpool 7, 11 px", "a … c 3 … 9 px"."""
-    between = ", " if len(group) == 2 else " … "
-    ends = [group[0], group[-1]] if len(group) > 1 else group
+    """Return names and fields: "layer1 35 px", "conv1, maxpool: 7, 11 px", "a to c: 3 to 9 px"."""
+    if len(group) == 1:
+        return f"{group[0].name} {group[0].field_words}"
+    between, ends = ", " if len(group) == 2 else " to ", (group[0], group[-1])
     names = between.join(level.name for level in ends)
-    return f"{names} {between.join(level.field_words.removesuffix(' px') for level in ends)} px"
+    return f"{names}: {between.join(level.field_words.removesuffix(' px') for level in ends)} px"

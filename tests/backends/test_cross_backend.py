@@ -97,6 +97,8 @@ def test_sample_agrees_with_its_weights_in_timm(name, onnx_model, torch_model):
         assert difference < 1e-4
         np.testing.assert_allclose(layer.key_layout.positions, twin.key_layout.positions, atol=1e-3)
         assert layer.key_layout.prefix_names == twin.key_layout.prefix_names
+        # The file has its normalizations written out.
+        np.testing.assert_allclose(layer.stream_norms, twin.stream_norms, rtol=1e-3)
     for layer, twin in zip(measure_record(one).layers, measure_record(other).layers, strict=True):
         for protocol in ("renormalized", "original"):
             assert np.abs(layer.distance(protocol) - twin.distance(protocol)).max() < 0.05

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import timm
 import torch
@@ -13,10 +14,12 @@ from onnx import TensorProto, helper
 from timm.layers import RmsNorm
 from torch import nn
 
+from tests.backends import onnx_zoo
 from tests.backends.families import picture, run_of
 from tests.backends.timm_zoo import ZOO, attending, build, fused, randomize
 from tests.backends.timm_zoo import picture as own_picture
 from viewer.backends.onnx_graph import Graph
+from viewer.backends.onnx_model import open_onnx
 from viewer.backends.onnx_streams import StreamTensor, find_streams, norm_nodes
 
 
@@ -167,6 +170,24 @@ FORMS = {
 }
 
 
+@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("family", ["vit", "dinov2-registers", "eva02", "siglip"])
+def test_files_give_the_norms_that_the_model_has_in_torch(family, optimized, tmp_path):
+    model, tensor = onnx_zoo.model(family), onnx_zoo.picture(family)
+    path = onnx_zoo.export(family, "torchscript-17", tmp_path / "net.onnx")
+    if optimized:  # which joins additions with the normalizations behind them
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+        options.log_severity_level = 4
+        onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        path = tmp_path / "optimized.onnx"
+    layers = open_onnx(path).attend(tensor).layers
+    for layer, twin in zip(layers, run_of(model, tensor).layers, strict=True):
+        assert layer.no_norms == twin.no_norms
+        if twin.stream_norms is not None:
+            np.testing.assert_allclose(layer.stream_norms, twin.stream_norms, rtol=1e-4)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_normalization_of_each_form_is_found(form):
     assert find_streams(normalized_by(*FORMS[form]), ["queries"]) in (
@@ -196,8 +217,6 @@ def test_queries_that_are_a_sum_of_two_streams_have_none():
 @pytest.mark.parametrize("opset", [17, 18])
 @pytest.mark.parametrize("added", [(), ("x", "one")])
 def test_the_nodes_compute_the_length_of_each_token(opset, added):
-    import onnxruntime
-
     graph = normalized_by(node("Identity", "x", "normed"), opset=opset)
     stream = StreamTensor("x", added)
     nodes = norm_nodes(graph, [stream])

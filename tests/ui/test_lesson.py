@@ -189,7 +189,7 @@ def test_without_the_sample_a_sentence_says_what_is_missing(lesson, qtbot):
 
 def test_the_sample_comes_on_when_it_is_there(lesson, qtbot, stage, monkeypatch):
     # Other attention in the sample's place, which is not on this machine.
-    monkeypatch.setattr("viewer.state.lesson_stage.sample", lambda job, model=None: stage)
+    monkeypatch.setattr("viewer.state.lesson_stage.sample", lambda job: stage)
     go_to(lesson, 4)
     qtbot.waitUntil(lambda: lesson.lesson.lesson.value.ready, timeout=30_000)
     assert lesson.documents.current.record is stage.record
@@ -327,3 +327,21 @@ def test_what_ifs_are_back_with_their_model(opened, qtbot):
     settle(qtbot, opened)
     assert opened.what_if.value.changes == changes
     assert opened.what_if.value.result.before is opened.documents.current.record
+
+
+def test_other_preprocessing_is_worked_on_and_the_step_stays(lesson, qtbot):
+    go_to(lesson, 3)
+    how = replace(lesson.documents.model.preprocessing, size=(60, 90))
+    lesson.window.preprocessing_asked.emit(how)
+    press(lesson, Qt.Key.Key_PageUp)
+    settle(qtbot, lesson)
+    assert (index(lesson), lesson.lesson.lesson.value.ready) == (2, True)
+    assert lesson.documents.current.record.input_size == (60, 90)
+    press(lesson, Qt.Key.Key_PageDown)
+    lesson.lesson.lesson.brighten(8, 0.0)
+    assert lesson.documents.current.record.input_size == (60, 90)
+    assert panel(lesson).table.text(8)[-1] == "0.024"
+    lesson.window.preprocessing_asked.emit(replace(how, size=(64, 64)))
+    settle(qtbot, lesson)
+    assert any("divisible by 3, unlike 64 x 64 pixels" in text for text in lesson.window.messages.texts)
+    assert lesson.lesson.lesson.value.ready

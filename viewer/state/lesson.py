@@ -73,11 +73,6 @@ class Lesson:
         """Where the lesson is; None while there is none."""
         return self._value
 
-    @property
-    def before(self) -> Room | None:
-        """What was open before the lesson; None while there is none."""
-        return self._rooms.get(_BEFORE)
-
     def begin(self, nine: Stage) -> None:
         """Set aside what is open, and go to the first step; at the same step it goes on if it has begun.
 
@@ -150,6 +145,9 @@ class Lesson:
             self.changed.emit(self._value)
             return
         self._enter(step.stage)
+        if not _is_done(self._documents.current):
+            self.changed.emit(self._value)
+            return
         if step.stage == "nine patches":
             self._show_diagonal()
         document = self._documents.current
@@ -176,7 +174,7 @@ class Lesson:
             self._show_nine(DIAGONAL)
 
     def _show_nine(self, brightness: tuple[float, ...]) -> None:
-        found = nine_patches(brightness)
+        found = nine_patches(brightness, self._documents.model)
         self._documents.update(
             self._documents.current.key,
             image=found.image,
@@ -188,9 +186,17 @@ class Lesson:
         return self._documents.furnish(stage.model, stage.image, stage.record, stage.measures)
 
     def _watch(self, document: ImageDocument | None) -> None:
-        """End with the lesson's picture: who closes it wants what was there before."""
-        if document is None and self._value is not None and not self._moving and self._here != _BEFORE:
-            self.end()
+        """End with the lesson's picture, and go on once it was worked on with other preprocessing."""
+        if self._value is None or self._moving or self._here == _BEFORE:
+            return
+        if document is None:
+            self.end()  # who closes it wants what was there before
+        elif not self._value.ready and self._here == self._value.step.stage and _is_done(document):
+            self._play()
+
+
+def _is_done(document: ImageDocument) -> bool:
+    return document.record is not None and document.measures is not None
 
 
 def _dressed(value: DisplayValue, like: DisplayValue) -> DisplayValue:

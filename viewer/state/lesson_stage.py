@@ -24,34 +24,36 @@ class Stage:
     measures: RecordMeasures
 
 
-def nine_patches(brightness: tuple[float, ...]) -> Stage:
+def nine_patches(brightness: tuple[float, ...], model: Model | None = None) -> Stage:
     """Attend over nine grey patches; takes a millisecond once torch is loaded.
 
     Parameters
     ----------
     brightness
         Of each patch, row by row, 0 to 1.
+    model
+        The worked example, where it is open already.
     """
     from viewer.attention.sweep import measure_record
     from viewer.backends.opening import WORKED_EXAMPLE, open_model
     from viewer.backends.worked_example_model import picture_of
     from viewer.images.decode import open_image
 
-    model = open_model(WORKED_EXAMPLE)
+    model = model or open_model(WORKED_EXAMPLE)
     image = open_image(picture_of(brightness), "nine patches")
     record = model.attend(image)
     return Stage(model, image, record, measure_record(record))
 
 
-def sample(job: Job, model: Model | None = None) -> Stage:
+def sample(job: Job) -> Stage:
     """Let the sample model look at the first of the shipped photographs.
+
+    It is opened anew also where a person has it open, who may have chosen other preprocessing.
 
     Parameters
     ----------
     job
         Told of progress; cancels.
-    model
-        The sample model, where it is open already.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def sample(job: Job, model: Model | None = None) -> Stage:
     from viewer.images.samples import SAMPLES
 
     image = open_image(SAMPLES[0].path)
-    model = model or open_model("sample", job=job)
+    model = open_model("sample", job=job)
     record = model.attend(image, job)
     return Stage(model, image, record, measure_record(record, job.step))
 

@@ -17,7 +17,6 @@ from viewer.state.lesson_steps import TITLE, slide_name
 from viewer.state.requests import SlideRequest
 from viewer.ui.jobs import Bug, Request
 from viewer.ui.lesson_panel import LessonPanel
-from viewer.ui.workflow import SAMPLE
 
 if TYPE_CHECKING:
     from viewer.backends.model import Job
@@ -171,14 +170,16 @@ class LessonActions(QObject):
             self._what_if.set_changes(self._changes)
             self._workflow.proceed()
             return
-        if not value.ready and not value.problem:
+        if not self.lesson.has(value.step.stage) and not value.problem:
             self._fetch()
         self.panel.tell(value, self._scene.value)
 
     def _follow(self, scene: SceneValue) -> None:
         value = self.lesson.value
-        # The lesson ends where its picture is closed, but hears of it later than the scene.
-        if value is not None and value.ready and scene.document is not None:
+        document = scene.document
+        # The lesson ends where its picture is closed, but hears of it later than the scene; and with other
+        # preprocessing its picture is worked on again.
+        if value is not None and value.ready and document is not None and document.measures is not None:
             self.panel.paint(scene)
 
     # The sample model
@@ -194,13 +195,11 @@ class LessonActions(QObject):
         if self._fetching or self.lesson.has("sample"):
             return
         self._fetching = True
-        before = self.lesson.before
-        opened = before.model if before and before.model and before.model.name == SAMPLE.model else None
 
         def work(job: Job) -> Stage:
             from viewer.state.lesson_stage import sample
 
-            return sample(job, opened)
+            return sample(job)
 
         self._jobs.submit(Request("Opening the sample", work, self._fetched, self._not_fetched, (_SCOPE,)))
 

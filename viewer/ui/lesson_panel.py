@@ -158,7 +158,7 @@ class LessonPanel(QWidget):
                 (f"This step needs the sample model, which can't be had now. {value.problem}", _NINE)
             )
         else:
-            self.words.say(("The sample model is being opened and looks at the photograph…",))
+            self.words.say((_WAIT[value.step.stage],))
         self.paint(scene)
 
     def paint(self, scene: SceneValue) -> None:
@@ -254,6 +254,10 @@ class LessonPanel(QWidget):
         return button
 
 
+_WAIT = {
+    "nine patches": "The nine patches are being worked on…",
+    "sample": "The sample model is being opened and looks at the photograph…",
+}
 _NINE = "The first four steps need no model."
 
 

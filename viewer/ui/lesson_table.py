@@ -142,7 +142,9 @@ class LessonTable(QWidget):
             label.setText(text)
             label.setFont(font(colours, _size(colours), bold=row.asks))
             ink = colours.accent if row.asks else colours.text if row.reached else colours.faint
-            label.setStyleSheet(f"color: {ink};")
+            if label.property("ink") != ink:  # a style sheet takes longer to be read than all else here
+                label.setProperty("ink", ink)
+                label.setStyleSheet(f"color: {ink};")
         if self.sliders:
             slider = self.sliders[place]
             with QSignalBlocker(slider):

@@ -115,10 +115,11 @@ def test_beside_wants_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_figure_with_the_stages_of_a_network(picture: Path, checkpoint: Path, tmp_path: Path) -> None:
     options = ["--model", "test_vit", "--weights", str(checkpoint), "--view", "scatter"]
     target = tmp_path / "it.svg"
-    assert main(["render", str(picture), *options, "--compare", "resnet18", "-o", str(target)]) == 0
+    compare = ["--compare", "test_resnet", "--compare-untrained"]
+    assert main(["render", str(picture), *options, *compare, "-o", str(target)]) == 0
     text = target.read_text()
-    assert "layer2 99 px" in text
-    assert "stages of resnet18, as uniform attention over their fields" in text
+    assert "stages of test_resnet, as uniform attention over their fields" in text
+    assert "effective fields of its stages, this picture, weights: random, as initialized" in text
 
 
 def test_a_figure_of_an_effective_field(picture: Path, checkpoint: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from tests.state.records import document_of, mixed_record, record_of
 from viewer.attention.distance import uniform_distance
+from viewer.backends.effective_field import EffectiveField
 from viewer.backends.network_fields import STAGE, FieldLayer, NetworkFields
 from viewer.state import comparison
 from viewer.state.display import DisplayValue
@@ -103,6 +104,20 @@ def test_a_covering_field_is_uniform_attention() -> None:
     found = comparison.levels(document.record, document.measures, DisplayValue(compare="net"))
     assert found[-1].distance == pytest.approx(uniform_distance(document.record.layout))
     assert [level.shorter for level in found] == [(), ((0, 0),), ((0, 0),), ((0, 0),)]
+
+
+def test_effective_fields_are_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_effective", {})
+    assert describe().reference("network effective") is None
+    edge = np.zeros((9, 9))
+    edge[4, 0] = edge[4, 8] = 1.0
+    found = [EffectiveField("layer2", edge, (4.5, 4.5), 1)]
+    comparison.keep_effective("net", found, "some.pth")
+    reference = describe().reference("network effective")
+    assert reference.y.tolist() == [4.0, 4.0]
+    assert reference.label == "effective fields of its stages, this picture, weights: some.pth"
+    assert reference.told == "layer2: depends on pixels 4.0 px away on average, by gradient"
+    assert describe(unit="patches").reference("network effective").y.tolist() == [0.25, 0.25]
 
 
 def test_the_read_out_places_the_selected_head() -> None:

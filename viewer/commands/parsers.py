@@ -140,6 +140,15 @@ def _render_parser() -> ArgumentParser:
         metavar="NETWORK",
         help="draw the stages of a convolutional network on the scatter: resnet50, or what `field` takes",
     )
+    parser.add_argument(
+        "--compare-weights",
+        type=arguments.name,
+        metavar="FILE",
+        help="a checkpoint for that network: also draw its effective fields on this picture",
+    )
+    parser.add_argument(
+        "--compare-untrained", action="store_true", help="draw those with random weights instead"
+    )
     _add_looks(parser)
     return parser
 

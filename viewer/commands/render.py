@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from viewer.attention.likeness import measure_likeness
 from viewer.attention.sweep import measure_record
-from viewer.backends.networks import network_fields
+from viewer.backends.networks import network_fields, open_network
 from viewer.backends.opening import open_model
 from viewer.backends.what_if_model import with_changes
 from viewer.commands.console import Notes, job
@@ -27,6 +27,8 @@ from viewer.state.selection import HeadRef, SelectionValue
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
+    from viewer.backends.model import Job
+    from viewer.images.decode import DecodedImage
     from viewer.state.selection import Query
 
 
@@ -59,10 +61,25 @@ def run(options: Namespace) -> int:
         if options.view == "likeness":
             keep(measures, measure_likeness(record, measures, work.step))
         if options.compare:
-            comparison.keep(network_fields(options.compare, None, work))
+            _compare(options, image, work)
     notes.say((*image.notes, *model.notes, *record.notes))
     save(compose(document, selection, display), _request(options))
     return 0
+
+
+def _compare(options: Namespace, image: DecodedImage, work: Job) -> None:
+    """Read the layers of the network to compare with and, where there are weights, its effective fields."""
+    fields = network_fields(options.compare, None, work)
+    comparison.keep(fields)
+    if options.compare_weights is None and not options.compare_untrained:
+        return
+    from viewer.backends.effective_network import network_effective_fields
+
+    network = open_network(
+        options.compare, options.compare_weights, None, options.device, work, options.compare_untrained
+    )
+    found = network_effective_fields(network, fields, [image], work)
+    comparison.keep_effective(fields.name, found, network.weights)
 
 
 def _request(options: Namespace) -> FigureRequest:

@@ -32,6 +32,7 @@ _LINES: dict[str, dict[str, Any]] = {
     "uniform query": {"linestyle": (0, (1, 2)), "linewidth": 1.0},
     "convolution": {"linestyle": (0, (4, 2, 1, 2)), "linewidth": 1.2},
     "network": {"linestyle": "-", "linewidth": 0.8},
+    "network effective": {"linestyle": (0, (1, 1.5)), "linewidth": 1.2},
     "effective": {"linestyle": "-", "linewidth": 1.2},
 }
 

@@ -18,8 +18,13 @@ from viewer.state.dots import dots_of
 from viewer.state.references import Reference
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import RecordMeasures
+    from viewer.backends.effective_field import EffectiveField
     from viewer.backends.network_fields import NetworkFields
     from viewer.state.display import DisplayValue
 
@@ -58,6 +63,7 @@ class Level:
 
 
 _networks: dict[str, NetworkFields] = {}
+_effective: dict[str, tuple[dict[str, EffectiveField], str]] = {}
 _levels: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], tuple[Level, ...]]] = WeakKeyDictionary()
 _references: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], Reference]] = WeakKeyDictionary()
 
@@ -70,6 +76,38 @@ def known(name: str) -> NetworkFields | None:
 def keep(fields: NetworkFields) -> None:
     """Keep what was read of a network: it is small, and the same for every picture and model."""
     _networks[fields.name] = fields
+
+
+def keep_effective(name: str, found: Sequence[EffectiveField], weights: str) -> None:
+    """Keep what stages of a network really depend on, and what weights (in words) that was found with."""
+    _effective[name] = {one.layer: one for one in found}, weights
+
+
+def effective_levels(record: AttentionRecord, display: DisplayValue) -> Reference | None:
+    """Return how far away what stages depend on lies, as lines; None while that is not known.
+
+    The mean distance weighted by the gradient, from the unit in the middle of the network's own input.
+    """
+    found, weights = _effective.get(display.compare, ({}, ""))
+    if not found or display.y_measure != DISTANCE or display.x_measure != LAYER or not record.one_grid:
+        return None
+    step = record.patch_px if display.unit == "patches" else (1.0, 1.0)
+    fields = [found[stage.name] for stage in known(display.compare).stages if stage.name in found]
+    values = [field.distance(step) for field in fields]
+    pictures = "this picture" if fields[0].images == 1 else f"{fields[0].images} pictures"
+    label = f"effective fields of its stages, {pictures}, weights: {weights}"
+    lines = [
+        f"{field.layer}: depends on pixels {number(value, display.unit)} away on average, by gradient"
+        for field, value in zip(fields, values, strict=True)
+    ]
+    return Reference("network effective", *_across(values), label, told="\n".join(lines))
+
+
+def _across(heights: Sequence[float]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return x and y of levels that cross the plot."""
+    x = np.array([-np.inf, np.inf, np.nan] * len(heights))
+    y = np.array([value for height in heights for value in (height, height, np.nan)])
+    return x[:-1], y[:-1]
 
 
 def why_none(record: AttentionRecord, name: str) -> str:
@@ -146,13 +184,12 @@ def place_words(
 
 
 def _reference(found: tuple[Level, ...], fields: NetworkFields, unit: str, heads: int) -> Reference:
-    pieces = [np.array([-np.inf, np.inf, np.nan])] * len(found)
-    heights = [np.array([level.distance, level.distance, np.nan]) for level in found]
+    x, y = _across([level.distance for level in found])
     gates = " without their gates" if fields.gated else ""
     return Reference(
         kind="network",
-        x=np.concatenate(pieces)[:-1],
-        y=np.concatenate(heights)[:-1],
+        x=x,
+        y=y,
         label=f"stages of {fields.name}{gates}, as uniform attention over their fields",
         notes=_notes(found),
         told="\n".join(_told(level, unit, heads) for level in found),

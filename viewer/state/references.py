@@ -22,7 +22,9 @@ UNIFORM_LABEL = "uniform attention"
 CONVOLUTION_LABEL = "stacked 3x3 convolutions, one a layer"
 NO_CONVOLUTION = "no line for convolutions: the layers differ in their patches"
 
-ReferenceKind = Literal["uniform", "uniform query", "convolution", "network", "effective", "before"]
+ReferenceKind = Literal[
+    "uniform", "uniform query", "convolution", "network", "network effective", "effective", "before"
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,7 @@ def colour_of(kind: str, palette: Palette) -> str:
         "uniform query": palette.query,
         "convolution": palette.convolution,
         "network": palette.convolution,
+        "network effective": palette.convolution,
         "effective": palette.accent,
         "before": palette.dot,
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer.state.axes import DISTANCE, LAYER_AXIS, Axis, axis_of
-from viewer.state.comparison import network_reference
+from viewer.state.comparison import effective_levels, network_reference
 from viewer.state.dots import dots_of, of_query, side_by_side, uniform_of_query
 from viewer.state.effective_map import effective_reference
 from viewer.state.kinds import kind_words
@@ -207,8 +207,8 @@ def scatter(
     query_x, query_y, query_label = None, None, ""
     references, missing = dots.references, dots.missing
     network, why_none = network_reference(record, measures, display)
-    effective = effective_reference(document, display)
-    references = (*references, *(one for one in (network, effective) if one is not None))
+    found_out = (network, effective_levels(record, display), effective_reference(document, display))
+    references = (*references, *(one for one in found_out if one is not None))
     missing = (*missing, why_none) if why_none else missing
     if document.before is not None:
         plain = dots_of(*document.before, display)

@@ -31,6 +31,7 @@ _REFERENCES = (
     ("uniform", "– –", "uniform"),
     ("convolution", "– · –", "convolutions"),
     ("network", "—", "stages of a network"),
+    ("network effective", "· · ·", "their effective fields"),
     ("effective", "+", "effective field"),
     ("uniform query", "· · ·", "uniform, this query"),
 )

@@ -36,6 +36,7 @@ _DASHES = {
     "uniform query": (1.0, Qt.PenStyle.DotLine),
     "convolution": (1.5, Qt.PenStyle.DashDotLine),
     "network": (1.0, Qt.PenStyle.SolidLine),
+    "network effective": (1.0, Qt.PenStyle.DotLine),
     "effective": (1.5, Qt.PenStyle.SolidLine),
     "before": (1.0, Qt.PenStyle.SolidLine),
 }

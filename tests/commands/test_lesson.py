@@ -66,3 +66,17 @@ def test_all_steps_need_no_display_and_no_qt(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         slide_name(index, ".png") for index in range(len(STEPS))
     ]
+
+
+def test_the_window_begins_with_the_lesson_when_asked_to(tmp_path):
+    shot = tmp_path / "window.png"
+    environment = {
+        **os.environ,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),  # no sample model, and none is asked for at its beginning
+        "PIP_NO_INDEX": "1",
+        "QT_QPA_PLATFORM": "offscreen",
+    }
+    command = [sys.executable, "main.py", "--lesson", "--fresh", "--theme", "talk", "--screenshot", str(shot)]
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert open_image(shot).pixels.std() > 10

@@ -15,8 +15,9 @@ from PIL import Image
 from viewer.backends.model import Job
 from viewer.images.decode import open_image
 from viewer.images.preprocess import prepare
-from viewer.study.engines import LocalEngine
+from viewer.study.engines import default_models, default_workers
 from viewer.study.measuring import Opening
+from viewer.study.models_engine import ModelsEngine
 from viewer.study.running import Plan, begin, run
 from viewer.study.sources import Source
 
@@ -71,7 +72,7 @@ def test_a_study_has_at_least_0_6_of_the_throughput_of_plain_batched_inference(
     backend, pictures, tmp_path, capsys
 ):
     opening = openings(tmp_path)[backend]
-    engine = LocalEngine(opening, "renormalized", 1)
+    engine = ModelsEngine(opening, "renormalized", default_models("cpu"), default_workers(), 32)
     forward = plain_run(opening.open(), backend)
     how = opening.open().preprocessing
 
@@ -97,6 +98,7 @@ def test_a_study_has_at_least_0_6_of_the_throughput_of_plain_batched_inference(
         plain()
         plains.append(time.perf_counter() - started)
         studies.append(study(number))
+    engine.__exit__(None, None, None)
     ratio = min(plains) / min(studies)
     with capsys.disabled():
         print(

@@ -157,7 +157,7 @@ class Session(QObject):
         self.what_if = WhatIf(self.documents)
         self.scene = Scene(self.documents, self.selection, self.display, self.what_if)
         self.jobs = Jobs(synchronous)
-        self.map_work = MapWork(self.documents, self.display, self.jobs, self)
+        self.map_work = MapWork(self.documents, self.display, self.what_if, self.jobs, self)
         self.what_ifs = WhatIfActions(
             self.what_if, self.documents, self.selection, self.display, self.jobs, self
         )
@@ -242,10 +242,10 @@ class Session(QObject):
         request = FigureRequest(view, None, choices.factor, choices.title, choices.ground)
 
         def work(job: Job) -> bytes:
-            from viewer.export.figure import draw
+            from viewer.export.requested import drawn
 
             job.step("Drawing the figure")
-            return draw(scene, request)
+            return drawn(scene, request)
 
         self.jobs.submit(Request("Copying the figure", work, self._put_on_clipboard, self._say))
 

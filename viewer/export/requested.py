@@ -28,7 +28,7 @@ def write(scene: SceneValue, request: FigureRequest | SlideRequest | TableReques
         If the file can't be written.
     """
     if isinstance(request, FigureRequest):
-        return figure.save(_compared(scene) if request.view == "likeness" else scene, request)
+        return figure.save(_for(request, scene), request)
     if isinstance(request, SlideRequest):
         return slide.save(scene, request)
     document = scene.document
@@ -45,6 +45,21 @@ def write(scene: SceneValue, request: FigureRequest | SlideRequest | TableReques
     facts = provenance.of_record(document.record)
     write_atomically(request.path, tables.encode([entry], tables.format_of(request.path), facts))
     return request.path
+
+
+def drawn(scene: SceneValue, request: FigureRequest) -> bytes:
+    """Return a figure as a PNG's bytes.
+
+    Raises
+    ------
+    ExportError
+        If there is nothing to draw yet.
+    """
+    return figure.draw(_for(request, scene), request)
+
+
+def _for(request: FigureRequest, scene: SceneValue) -> SceneValue:
+    return _compared(scene) if request.view == "likeness" else scene
 
 
 def _compared(scene: SceneValue) -> SceneValue:

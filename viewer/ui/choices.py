@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from viewer.state.axes import LAYER, choices
 from viewer.state.display import Display
 from viewer.state.maps import MAPS
 from viewer.state.selection import Selection
@@ -90,6 +91,30 @@ DISPLAY_CHOICES = (
         "Renormalized: of the attention spent on patches, how far does it go. Original: as published, "
         "attention on prefix tokens counts as distance 0.",
         (("renormalized", "renormalized"), ("original", "original")),
+    ),
+    Choice(
+        "y_measure",
+        "Scatter: upwards",
+        "What the scatter has along its vertical axis.",
+        choices(),
+    ),
+    Choice(
+        "x_measure",
+        "Scatter: across",
+        "What the scatter has along its horizontal axis.",
+        ((LAYER, LAYER), *choices()),
+    ),
+    Choice(
+        "likeness_of",
+        "Likeness of",
+        "Whether layers are compared, or the heads of the shown layer.",
+        (("layers", "layers"), ("heads", "heads of the shown layer")),
+    ),
+    Choice(
+        "likeness",
+        "Likeness by",
+        "Cosines of attention maps as they are, or without the means of their columns.",
+        (("plain", "plain cosine"), ("centred", "cosine, column means removed")),
     ),
     Choice(
         "theme", "Theme", "Colours and type size.", (("light", "light"), ("dark", "dark"), ("talk", "talk"))

@@ -83,6 +83,7 @@ class Menus:
             add(menu, "&Copy figure", "Ctrl+C", lambda: window.copy_asked.emit("overlay")),
             add(menu, "Copy all &heads", "", lambda: window.copy_asked.emit("heads")),
             add(menu, "Copy &scatter", "", lambda: window.copy_asked.emit("scatter")),
+            add(menu, "Copy &likeness", "", lambda: window.copy_asked.emit("likeness")),
             add(menu, "Copy &everything together", "Ctrl+Shift+C", lambda: window.copy_asked.emit("all")),
         ]
         menu.addSeparator()

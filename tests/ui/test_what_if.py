@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
 from tests.ui.conftest import settle
-from viewer.backends.what_if import WHY_NOT_ONNX, parse
+from viewer.backends.what_if import NO_GRADIENTS, WHY_NOT_ONNX, parse
 from viewer.export.provenance import read_provenance
 from viewer.state.requests import FigureRequest, ModelRequest
 from viewer.state.selection import HeadRef
@@ -125,3 +127,21 @@ def test_a_figure_keeps_its_what_if_and_opens_with_it_again(lab, qtbot, tmp_path
     settle(qtbot, lab)
     assert lab.what_if.value.changes == (UNIFORM,)
     assert lab.scene.value.document.record.what_if == (UNIFORM.text,)
+
+
+def test_other_maps_of_the_changed_model_are_its_own(lab, qtbot):
+    lab.what_if.add(parse("local:hops=1"))
+    settle(qtbot, lab)
+    lab.display.set(replace(lab.display.value, map="rollout"))
+    settle(qtbot, lab)
+    changed = lab.scene.value.overlay
+    lab.what_if.show("before")
+    settle(qtbot, lab)
+    plain = lab.scene.value.overlay
+    assert changed.title.startswith("What if · ")
+    assert changed.values.shape == plain.values.shape
+    assert np.nanmax(np.abs(changed.values - plain.values)) > 1e-2
+    lab.what_if.show("after")
+    lab.display.set(replace(lab.display.value, map="class rollout"))
+    settle(qtbot, lab)
+    assert NO_GRADIENTS in lab.scene.value.overlay.blank

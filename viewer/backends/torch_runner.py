@@ -21,8 +21,9 @@ from viewer.backends.torch_origin import VIEWS
 from viewer.backends.torch_streams import Streams
 from viewer.backends.torch_tap import AttentionTap
 from viewer.backends.verdicts import same_output
+from viewer.backends.what_if import note
 from viewer.backends.what_if_attention import Place
-from viewer.backends.what_if_run import note, noted, run_changed
+from viewer.backends.what_if_run import noted, run_changed
 from viewer.errors import InputError, LayoutError, NoAttentionError
 
 if TYPE_CHECKING:
@@ -242,6 +243,7 @@ class TorchRunner:
         tap, output = run_changed(
             *(model, self.name, picture, changes, plan.places),
             lambda found: job.step(f"Running {self.name}, changed", min(1.0, found / expected)),
+            Streams(wanted=plan.planned.streams),
         )
         # The tap of a changed model is compared with nothing: it is that of the untouched model, which was.
         unchanged = None if plan.unchanged else False

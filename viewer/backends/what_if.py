@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 NOT_TRAINED = "an intervention on a model that was not trained with it"
 """What every changed record, table and figure says of itself."""
 
+NO_GRADIENTS = "it takes gradients of the model as it is, not of the changed one; show the views before"
+"""Why a record of a changed model has none of the maps that are made with gradients, as a clause."""
+
 WHY_NOT_ONNX = (
     "What-ifs need the model in PyTorch: an ONNX graph is run as it is, and nothing can be changed inside. "
     "Open its PyTorch form: a timm name (with --weights FILE where you have the checkpoint), a transformers "

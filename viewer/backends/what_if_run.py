@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from viewer.backends.torch_tap import AttentionTap
-from viewer.backends.what_if import note
 from viewer.backends.what_if_attention import AttentionChanges, Place, site_changes
 from viewer.backends.what_if_blocks import block_of, blocks_changed
 from viewer.errors import InputError
 
-__all__ = ["note", "noted", "run_changed"]
-
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
+    from viewer.backends.torch_streams import Streams
     from viewer.backends.what_if import Change
 
 
@@ -28,6 +26,7 @@ def run_changed(
     changes: Sequence[Change],
     places: Sequence[Place],
     on_layer: Callable[[int], None],
+    streams: Streams,
 ) -> tuple[AttentionTap, object]:
     """Run a model with changes and tap it.
 
@@ -41,7 +40,7 @@ def run_changed(
         Any number.
     places
         Where each layer was found when the model ran untouched.
-    on_layer
+    on_layer, streams
         As for `AttentionTap`.
 
     Returns
@@ -55,7 +54,7 @@ def run_changed(
         If a change can't be made, or makes the model attend in other places.
     """
     sites = site_changes(name, changes, places, picture.device)
-    tap = AttentionTap(on_layer=on_layer)
+    tap = AttentionTap(on_layer=on_layer, streams=streams)
     modules = [place.plan.module for place in places]
     # The changes are entered last, so that the tap sees what they make of the model.
     with blocks_changed(model, name, changes, modules), tap, AttentionChanges(tap, sites):

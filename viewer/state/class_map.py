@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer.backends.what_if import NO_GRADIENTS
 from viewer.state.picture_map import (
     NOT_FINITE,
     PictureMap,
@@ -37,6 +38,8 @@ def refusal(record: AttentionRecord, display: DisplayValue) -> str:
     """Return why a record's model has no class rollout, as a clause; empty where it should have one."""
     from viewer.backends.class_rollout import why_no_class_rollout
 
+    if record.what_if:
+        return NO_GRADIENTS
     return why_no_class_rollout(record, display.start_layer, target(record, display))
 
 

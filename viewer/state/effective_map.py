@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from viewer.backends.what_if import NO_GRADIENTS
 from viewer.state.axes import DISTANCE
 from viewer.state.picture_map import PictureMap, without
 from viewer.state.references import Reference
@@ -36,6 +37,8 @@ def refusal(record: AttentionRecord, display: DisplayValue) -> str:
     """Return why a record's model has no effective fields, as a clause; empty where it should have some."""
     from viewer.backends.effective_blocks import why_no_effective_field
 
+    if record.what_if:
+        return NO_GRADIENTS
     return why_no_effective_field(record)
 
 

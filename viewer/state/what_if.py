@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Literal
 from psygnal import Signal
 
 from viewer.backends.what_if import Change, sentence, why_not
+from viewer.state.maps import kept
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import RecordMeasures
     from viewer.backends.model import Job, Model, ModelInput
     from viewer.state.documents import Documents, ImageDocument
+    from viewer.state.maps import MapKey
 
 Side = Literal["before", "after"]
 
@@ -224,6 +226,12 @@ class WhatIf:
         document = self._documents.current
         if result.changes == self._value.changes and document and document.record is result.before:
             self._set(replace(self._value, result=result, problem=""))
+
+    def keep_map(self, after: AttentionRecord, key: MapKey, found: object) -> None:
+        """Keep what was worked out of a changed record for a map, if that record is still shown."""
+        result = self._value.result
+        if result is not None and result.after is after:
+            self._set(replace(self._value, result=replace(result, maps=kept(result.maps, key, found))))
 
     def fail(self, problem: str) -> None:
         """Say why there is no result."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from viewer.state.display import Display
     from viewer.state.documents import Documents, ImageDocument
     from viewer.state.maps import MapKey
+    from viewer.state.what_if import WhatIf
 
 
 class MapWork(QObject):
@@ -27,21 +28,29 @@ class MapWork(QObject):
     ----------
     documents, display
         What is shown; results go into `ImageDocument.maps`.
+    what_if
+        Whether the views show a changed model; what is worked out of its record goes there.
     jobs
         What runs slow work.
     """
 
     def __init__(
-        self, documents: Documents, display: Display, jobs: Jobs, parent: QObject | None = None
+        self,
+        documents: Documents,
+        display: Display,
+        what_if: WhatIf,
+        jobs: Jobs,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._documents, self._display, self._jobs = documents, display, jobs
+        self._documents, self._display, self._what_if, self._jobs = documents, display, what_if, jobs
+        what_if.changed.connect(self._next)
         jobs.free.connect(self._next)
         documents.current_changed.connect(self._next)
         display.changed.connect(self._next)
 
     def _next(self) -> None:
-        document, model = self._documents.current, self._documents.model
+        document, model = self._what_if.document(self._documents.current), self._documents.model
         if self._jobs.busy or document is None or model is None:
             return
         key = wanted(document, self._display.value)
@@ -55,6 +64,9 @@ class MapWork(QObject):
             return work_out(document, model, key, job)
 
         def done(result: object) -> None:
+            if document.record.what_if:
+                self._what_if.keep_map(document.record, key, result)
+                return
             now = self._documents.get(document.key)
             if now is not None and now.record is document.record:
                 self._documents.update(document.key, maps=kept(now.maps, key, result))

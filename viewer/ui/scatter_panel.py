@@ -34,6 +34,7 @@ _REFERENCES = (
     ("network effective", "· · ·", "their effective fields"),
     ("effective", "+", "effective field"),
     ("uniform query", "· · ·", "uniform, this query"),
+    ("before", "○", "before the change"),
 )
 _PROTOCOLS = (("renormalized", "renormalized over patches"), ("original", "original protocol"))
 

@@ -58,6 +58,8 @@ def test_modules_are_found_on_disk():
         pytest.param(modules_of("images"), QT | HEAVY, id="images"),
         pytest.param(modules_of("attention"), QT | (HEAVY - {"torch"}), id="attention"),
         pytest.param(modules_of("backends", "export", "commands"), QT, id="backends, export and commands"),
+        # Decoding processes load what they need of it, and not a model's libraries.
+        pytest.param(modules_of("study"), QT | HEAVY | {"ray"}, id="study"),
     ],
 )
 def test_importing_loads_nothing_heavy(modules, unwanted):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from viewer.attention.layout import TokenLayout
     from viewer.attention.record import AttentionRecord
     from viewer.backends.model import Model
+    from viewer.backends.network_fields import NetworkFields
+    from viewer.backends.networks import network_fields
     from viewer.backends.opening import open_model
     from viewer.images.decode import DecodedImage, open_image
 
@@ -30,8 +32,10 @@ _HOMES = {
     "AttentionRecord": "viewer.attention.record",
     "DecodedImage": "viewer.images.decode",
     "Model": "viewer.backends.model",
+    "NetworkFields": "viewer.backends.network_fields",
     "TokenLayout": "viewer.attention.layout",
     "Verdict": "viewer.attention.layer",
+    "network_fields": "viewer.backends.networks",
     "open_image": "viewer.images.decode",
     "open_model": "viewer.backends.opening",
 }
@@ -41,9 +45,11 @@ __all__ = [
     "AttentionRecord",
     "DecodedImage",
     "Model",
+    "NetworkFields",
     "TokenLayout",
     "Verdict",
     "__version__",
+    "network_fields",
     "open_image",
     "open_model",
 ]

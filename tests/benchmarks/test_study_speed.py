@@ -22,7 +22,7 @@ from viewer.study.running import Plan, begin, run
 from viewer.study.sources import Source
 
 ROOT = Path(__file__).parents[2]
-_IMAGES, _BATCH, _ROUNDS = 24, 8, 3
+_IMAGES, _BATCH, _ROUNDS = 24, 8, 2
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,10 @@ def openings(tmp_path):
 def plain_run(model, backend):
     """Return a function that runs the plain model on a batch, float32 (n, 3, 224, 224)."""
     if backend == "torch":
-        module = model.module
+        import timm
+
+        # The model's own module is at its own size.
+        module = timm.create_model(model.name, pretrained=False, img_size=224).eval()
 
         def forward(batch):
             with torch.no_grad():

@@ -70,8 +70,9 @@ class WhatIfPanel(QWidget):
         self._tell()
 
     def _lay_out(self) -> None:
-        self.scope.addItem("Shown head", "shown")
-        self.scope.addItem("Mean of all heads", "all")
+        self.scope.addItem("Shown", "shown")
+        self.scope.addItem("All", "all")
+        self.scope.setToolTip("Numbers of the shown head or layer, or the mean of all heads of all layers")
         for label in (self.caption, self.refusal):
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)
@@ -182,7 +183,7 @@ class WhatIfPanel(QWidget):
 
     def _fill(self) -> None:
         shown = self._selection.value.head if self.scope.currentData() == "shown" else None
-        self.table.tell(self._what_if.value.result, shown, self._display.value.protocol)
+        self.table.tell(self._what_if.value.result, shown, self._display.value)
 
     def _caption(self) -> str:
         value = self._what_if.value

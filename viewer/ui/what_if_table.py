@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
 from viewer.state.before_after import class_rows, features, measure_rows
+from viewer.state.display import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from viewer.state.before_after import ClassRow
-    from viewer.state.display import Protocol
+    from viewer.state.display import DisplayValue
     from viewer.state.selection import HeadRef
     from viewer.state.what_if import WhatIfResult
 
@@ -35,6 +36,8 @@ class WhatIfTable(QTableWidget):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setShowGrid(False)
         self.setWordWrap(False)
+        # The unit stands at the end.
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setAlternatingRowColors(True)
         self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
@@ -44,9 +47,9 @@ class WhatIfTable(QTableWidget):
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
 
-    def tell(self, result: WhatIfResult | None, head: HeadRef | None, protocol: Protocol) -> None:
+    def tell(self, result: WhatIfResult | None, head: HeadRef | None, display: DisplayValue) -> None:
         """Show a result for a head; see `measure_rows` for what `head` may be."""
-        rows = [] if result is None else [*_rows(result, head, protocol)]
+        rows = [] if result is None else [*_rows(result, head, display)]
         self.setRowCount(len(rows))
         for row, cells in enumerate(rows):
             for column, text in enumerate(cells[: len(_HEADINGS)]):
@@ -57,7 +60,7 @@ class WhatIfTable(QTableWidget):
                 self.setItem(row, column, item)
 
 
-def _rows(result: WhatIfResult, head: HeadRef | None, protocol: Protocol) -> Iterator[tuple[str, ...]]:
+def _rows(result: WhatIfResult, head: HeadRef | None, display: DisplayValue) -> Iterator[tuple[str, ...]]:
     """Yield cells, and each row in full: features, best class of either side, measures, other classes."""
     alike = features(result.before, result.after)
     of = f"Cosine of the final features before and after: {alike.of}"
@@ -65,7 +68,9 @@ def _rows(result: WhatIfResult, head: HeadRef | None, protocol: Protocol) -> Ite
     classes = class_rows(result.before, result.after)
     best = {max(classes, key=lambda row: getattr(row, side)) for side in _SIDES} if classes else set()
     yield from (_class_cells(row) for row in classes if row in best)
-    for row in measure_rows(result, head, protocol):
+    for row in measure_rows(result, head, display.protocol):
+        if row.unit in get_args(Unit) and row.unit != display.unit:
+            continue
         name = f"{row.words} ({row.unit})" if row.unit else row.words
         numbers = _number(row.before), _number(row.after), _number(row.difference, "+")
         yield name, *numbers, f"{name[0].upper()}{name[1:]}"

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, QSize, Qt
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QSizePolicy,
     QSlider,
+    QStyleOptionSlider,
     QToolBar,
     QWidget,
 )
@@ -32,7 +33,7 @@ _FUSIONS = ("mean", "max", "min")
 # Labels of controls that speak for themselves, in the order in which they may go.
 _SPARE = ("Show", "Colours", "Scale", "Opacity", "Convolutions")
 _SPACING = 4
-_NONE = "none"  # in place of the number of convolutions
+_SLIDER = 42  # width in pixels
 
 
 class KeepsArrows(QObject):
@@ -170,6 +171,42 @@ class ChoiceBox(QComboBox):
             self.setCurrentIndex(max(self.findData(chosen(self._holder, self._choice)), 0))
 
 
+class CountSlider(QSlider):
+    """A slider for a small number, which stands behind it."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self.setRange(0, most)
+        self.setPageStep(1)
+        self.valueChanged.connect(self.update)
+
+    @property
+    def _room(self) -> int:
+        """Pixels that the largest number takes."""
+        return self.fontMetrics().horizontalAdvance(str(self.maximum())) + _SPACING
+
+    def sizeHint(self) -> QSize:
+        """Return the size of slider and number."""
+        return QSize(_SLIDER + self._room, max(super().sizeHint().height(), self.fontMetrics().height()))
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the same: it gives nothing away."""
+        return self.sizeHint()
+
+    def initStyleOption(self, option: QStyleOptionSlider) -> None:
+        """Leave room for the number, for painting and for the mouse alike."""
+        super().initStyleOption(option)
+        option.rect = option.rect.adjusted(0, 0, -self._room, 0)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint slider and number."""
+        super().paintEvent(event)
+        painter = QPainter(self)
+        painter.setPen(self.palette().windowText().color())
+        way = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(self.rect(), way, str(self.value()))
+
+
 class OverlayControls(QObject):
     """Opacity, fading, patch borders and the ring of convolutions."""
 
@@ -181,18 +218,14 @@ class OverlayControls(QObject):
         self.opacity.setFixedWidth(70)
         self.fade = QCheckBox("Fade")
         self.grid = QCheckBox("Grid")
-        self.ring = QSlider(Qt.Orientation.Horizontal)
-        self.ring.setRange(0, MOST_RINGS)
-        self.ring.setPageStep(1)
-        self.ring.setFixedWidth(60)
-        self.ring_count = QLabel()
-        self.ring_count.setMinimumWidth(self.ring_count.fontMetrics().horizontalAdvance(_NONE))
+        self.ring = CountSlider(MOST_RINGS)
+        self.ring.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         bar.add("Opacity", self.opacity, "Opacity of the overlay")
         bar.add("", self.fade, "Let the picture show through where attention is weak")
         bar.add("", self.grid, "Draw the borders of the patches")
         bar.add(
             "Convolutions",
-            _beside(self.ring, self.ring_count),
+            self.ring,
             "Outline what this many stacked 3x3 convolutions could reach from the query",
         )
         self.opacity.valueChanged.connect(lambda percent: self._set(opacity=percent / 100))
@@ -213,18 +246,6 @@ class OverlayControls(QObject):
             self.fade.setChecked(value.fade)
             self.grid.setChecked(value.grid)
             self.ring.setValue(value.ring)
-        self.ring_count.setText(str(value.ring) if value.ring else _NONE)
-
-
-def _beside(slider: QSlider, count: QLabel) -> QWidget:
-    """Return a slider with its number after it."""
-    both = QWidget()
-    row = QHBoxLayout(both)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(_SPACING)
-    row.addWidget(slider)
-    row.addWidget(count)
-    return both
 
 
 def build_toolbar(documents: Documents, selection: Selection, display: Display) -> ControlBar:

@@ -92,6 +92,18 @@ def test_saved_at_every_level(level, plain, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", ["tower", "swin"])
+def test_names_come_from_parameters_where_modules_were_left_out(name, level, tmp_path):
+    net = built(Tower) if name == "tower" else grids(name)
+    new = export(net, (PIXELS,), tmp_path / "new.onnx", **NEW)
+    path = saved(new, tmp_path / "saved.onnx", level)
+    assert not any(node.metadata_props for node in onnx.load(path).graph.node)
+    layers = open_onnx(path).attend(PIXELS).layers
+    assert [layer.name for layer in layers] == [layer.name for layer in open_onnx(new).attend(PIXELS).layers]
+    assert not any(layer.name.startswith("attention") for layer in layers)
+
+
 @pytest.mark.parametrize("multi_head", [False, True])
 def test_fused_attention(multi_head, plain, tmp_path):
     path = optimized(plain, tmp_path / "fused.onnx", multi_head)

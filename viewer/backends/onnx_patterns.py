@@ -14,6 +14,7 @@ from viewer.backends.onnx_fused import AS_FLOATS
 from viewer.backends.onnx_graph import STANDARD, Graph, attribute, module_name, walk_back
 from viewer.backends.onnx_learned import among_learned
 from viewer.backends.onnx_mixes import ALONE, mark_mixed
+from viewer.backends.onnx_names import parameters_module
 from viewer.backends.onnx_products import (
     FLOAT_PRODUCTS,
     PRODUCTS,
@@ -87,12 +88,12 @@ def find_attention(graph: Graph, fused: Mapping[str, Found | str]) -> Matches:
             found.append(match)
         elif match is not None:
             unmatched.append(match)
-    return Matches(_named(mark_mixed(graph, found)), tuple(unmatched))
+    return Matches(_named(graph, mark_mixed(graph, found)), tuple(unmatched))
 
 
-def _named(found: list[Found]) -> tuple[Found, ...]:
+def _named(graph: Graph, found: list[Found]) -> tuple[Found, ...]:
     """Give names to operations without one, and number those that share a name."""
-    names = [match.name or "attention" for match in found]
+    names = [match.name or parameters_module(graph, match) or "attention" for match in found]
     unique: list[Found] = []
     for index, (match, name) in enumerate(zip(found, names, strict=True)):
         ordinal = names[:index].count(name)

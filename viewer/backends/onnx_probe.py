@@ -48,22 +48,28 @@ def find_plan(
     LayoutError
         If the place of no operation's tokens can be found.
     """
-    shapes, indices = _probe(program, feeds, job)
+    shapes, indices = probe(program, feeds, job)
     with one_thread():  # what is computed here waits longer for helper threads than it takes
         return plan_attention(program, layout, shapes, indices)
 
 
-def _probe(
+def probe(
     program: OnnxProgram, feeds: Mapping[str, npt.NDArray[Any]], job: Job
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, npt.NDArray[np.int64]]]:
     """Run on the CPU; return the shape of every tensor on the way, and the indices that only a run tells."""
     nodes = traced_nodes(program.graph, program.found)
     traced = (name for node in nodes for name in (*node.input, *node.output) if name)
     names = dict.fromkeys([program.image, *needed_shapes(program.found), *traced])
-    shape_nodes = [onnx.helper.make_node("Shape", [name], [name + _SHAPE]) for name in names]
+    stored = {
+        name: tuple(program.graph.initializers[name].dims)
+        for name in names
+        if name in program.graph.initializers
+    }
+    asked = [name for name in names if name not in stored]
+    shape_nodes = [onnx.helper.make_node("Shape", [name], [name + _SHAPE]) for name in asked]
     controls = unknown_controls(program.graph, nodes)
-    wanted = [*controls, *(name + _SHAPE for name in names)]
+    wanted = [*controls, *(name + _SHAPE for name in asked)]
     session = open_session(program.file, outputs=wanted, nodes=shape_nodes, optimized=False)
     found = run_session(session, feeds, wanted, job, "Finding where tokens sit")
-    shapes = {name: tuple(found[name + _SHAPE].tolist()) for name in names}
-    return shapes, {name: found[name] for name in controls}
+    shapes = {name: tuple(found[name + _SHAPE].tolist()) for name in asked}
+    return stored | shapes, {name: found[name] for name in controls}

@@ -33,6 +33,7 @@ class OnnxRunner:
     """
 
     def __init__(self, program: OnnxProgram, device: str, providers: Sequence[object]) -> None:
+        self.program = program
         self._name = program.name
         self.device = device
         self.notes: tuple[str, ...] = ()

@@ -84,7 +84,8 @@ def _differs(layer: AttentionLayer, first: TokenLayout, start: int) -> str:
         noun = "query attends" if queries == 1 else "queries attend"
         return f"in layer {layer.index} {queries} {noun} to {keys} keys"
     for layout in (layer.query_layout, layer.key_layout):
-        if not np.array_equal(layout.positions, first.positions, equal_nan=True):
+        # Mostly it is the very same layout, and every hover asks.
+        if layout is not first and not np.array_equal(layout.positions, first.positions, equal_nan=True):
             return f"layer {layer.index} has other tokens than layer {start}"
     return ""
 

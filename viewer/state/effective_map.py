@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _KEY = ("effective field",)
 _TYPICAL = 98  # percentile of the patches that the scale ends at: the middle patch outshines all others
-_LABEL = "effective field of each layer's block, this picture"
+_LABEL = "effective field behind each layer's block: mean distance by gradient, this picture"
 
 
 def refusal(record: AttentionRecord, display: DisplayValue) -> str:

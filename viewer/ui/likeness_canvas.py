@@ -90,7 +90,8 @@ class LikenessCanvas(QWidget):
         square = QRectF(left, 0.5 * line, side, side)
         beside = QRectF(square.right() + 0.5 * line, square.top(), 0.7 * line, side)
         start = square.right() + bar + line
-        return _Places(square, beside, QRectF(start, square.top(), self.width() - start - line, side))
+        room = QRectF(start, square.top(), self.width() - start - line, self.height() - square.top())
+        return _Places(square, beside, room)
 
     def _ticks(self) -> tuple[tuple[float, str], ...]:
         return () if self._likeness is None else self._likeness.ticks
@@ -208,7 +209,9 @@ class LikenessCanvas(QWidget):
         painter.drawRect(bar)
         painter.setPen(QColor(self._palette.text))
         long = 0.0
-        for share, text in likeness.ticks:
+        # In a low bar, numbers that would touch their neighbours give way; the ends stay.
+        close = bar.height() / len(likeness.ticks) < 1.1 * line
+        for share, text in (likeness.ticks[0], likeness.ticks[-1]) if close else likeness.ticks:
             long = max(long, metrics.horizontalAdvance(text))
             middle = min(max(bar.bottom() - share * bar.height(), bar.top() + 0.35 * line), bar.bottom())
             box = QRectF(bar.right() + 0.3 * line, middle - line / 2, 10 * line, line)
@@ -227,8 +230,8 @@ class LikenessCanvas(QWidget):
             words = [likeness.title, f"{likeness.label}; {PROTOCOL}", ALL_POSITIVE, pair]
             box = QRectF(places.words)
             for place, text in enumerate(filter(None, words)):
-                painter.setFont(font(self._palette, bold=place == 0 or text == pair))
                 aside = place > 0 and text != pair
+                painter.setFont(font(self._palette, 0.9 if aside else 1.0, bold=not aside))
                 painter.setPen(QColor(self._palette.faint if aside else self._palette.text))
                 metrics = QFontMetricsF(painter.font())
                 needed = metrics.boundingRect(box, way, text).height()

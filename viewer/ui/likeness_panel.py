@@ -48,7 +48,8 @@ class LikenessPanel(QWidget):
         header = QHBoxLayout()
         header.setContentsMargins(4, 2, 4, 2)
         for box in self.boxes.values():
-            header.addWidget(box)
+            # They grow up to their longest words.
+            header.addWidget(box, 100)
             box.activated.connect(self._choose)
         header.addStretch(1)
         self._header = header
@@ -80,6 +81,9 @@ class LikenessPanel(QWidget):
         """Take other colours and another type size."""
         for box in self.boxes.values():
             box.setFont(control_font(palette))
+            metrics = QFontMetricsF(box.font())
+            words = (box.itemText(place) for place in range(box.count()))
+            box.setMaximumWidth(int(max(map(metrics.horizontalAdvance, words)) + 3 * metrics.height()))
         self.canvas.set_theme(palette)
         self.updateGeometry()
 

@@ -236,13 +236,18 @@ class ScatterPlot(pg.PlotWidget):
         self._name.setVisible(self._under_mouse == scatter.shown and bool(picked.any()))
         if self._name.isVisible():
             place = int(np.flatnonzero(picked)[0])
-            self._name.setText(self._wrapped(scatter.head_words(place)))
+            self._name.setText(self._fitting(scatter, place))
             self._put_name(scatter, place)
 
-    def _wrapped(self, words: str) -> str:
-        """Break lines that are longer than most of the plot."""
-        letters = int(0.8 * self.width() / QFontMetricsF(font(self._palette)).averageCharWidth())
-        return "\n".join(textwrap.fill(line, max(letters, 30)) for line in words.split("\n"))
+    def _fitting(self, scatter: Scatter, place: int) -> str:
+        """Return name and numbers of a dot; in a low plot without what decided its kind."""
+        metrics = QFontMetricsF(font(self._palette, 0.9))
+        letters = max(int(0.8 * self.width() / metrics.averageCharWidth()), 30)
+        first, *reasons = scatter.head_words(place).split("\n")
+        whole = "\n".join(textwrap.fill(line, letters) for line in (first, *reasons))
+        if scatter.kinds is None or (whole.count("\n") + 1) * metrics.height() <= 0.6 * self.height():
+            return whole
+        return textwrap.fill(f"{first}, {scatter.kinds[place].kind}", letters)
 
     def _put_name(self, scatter: Scatter, place: int) -> None:
         """Write above the dot, or below a high one, shifted so that the words stay inside the plot."""

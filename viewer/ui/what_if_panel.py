@@ -70,7 +70,7 @@ class WhatIfPanel(QWidget):
         self._tell()
 
     def _lay_out(self) -> None:
-        self.scope.addItem("Shown", "shown")
+        self.scope.addItem("Head", "shown")
         self.scope.addItem("All", "all")
         self.scope.setToolTip("Numbers of the shown head or layer, or the mean of all heads of all layers")
         for label in (self.caption, self.refusal):
@@ -98,8 +98,7 @@ class WhatIfPanel(QWidget):
         self.changes.setAccessibleName("Changes of the model")
         self.before.setToolTip("All views show the model as it is")
         self.after.setToolTip("All views show the changed model")
-        self.scope.setMinimumContentsLength(6)
-        self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.undo.setToolTip("Take back the last edit of the changes")
         for part in (self.remove, self.undo, self.redo, self.changes):
             part.setFocusPolicy(Qt.FocusPolicy.TabFocus)

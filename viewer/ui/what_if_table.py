@@ -14,12 +14,15 @@ from viewer.state.display import Unit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from PySide6.QtGui import QResizeEvent
+
     from viewer.state.before_after import ClassRow
     from viewer.state.display import DisplayValue
     from viewer.state.selection import HeadRef
     from viewer.state.what_if import WhatIfResult
 
 _HEADINGS = ("", "before", "after", "diff.")
+_ROOMY = 44  # letters of width at which there is room for all columns
 _SIDES = ("before", "after")
 _UNDEFINED = "not defined"
 
@@ -47,6 +50,11 @@ class WhatIfTable(QTableWidget):
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the differences, which tool tips tell too, where names could not be read beside them."""
+        super().resizeEvent(event)
+        self.setColumnHidden(3, self.width() < _ROOMY * self.fontMetrics().averageCharWidth())
+
     def tell(self, result: WhatIfResult | None, head: HeadRef | None, display: DisplayValue) -> None:
         """Show a result for a head; see `measure_rows` for what `head` may be."""
         rows = [] if result is None else [*_rows(result, head, display)]
@@ -56,7 +64,8 @@ class WhatIfTable(QTableWidget):
                 item = QTableWidgetItem(text)
                 side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
                 item.setTextAlignment(side | Qt.AlignmentFlag.AlignVCenter)
-                item.setToolTip(_UNDEFINED if text == "–" else cells[-1])
+                told = f"{cells[-1]}, difference {cells[3]}" if cells[3] else cells[-1]
+                item.setToolTip(_UNDEFINED if text == "–" else told)
                 self.setItem(row, column, item)
 
 

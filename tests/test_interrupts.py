@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from viewer import interrupts
-from viewer.commands.console import job
+from viewer.commands.console import job, long_job
 from viewer.errors import Cancelled
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a terminal's interrupt")
@@ -53,6 +53,22 @@ def test_an_interrupt_that_is_lost_still_ends_the_work():
         work.step("begins")
         Swallows()
         work.step("goes on")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_long_work_ends_in_good_order_at_the_first_interrupt_and_at_once_at_the_second():
+    before = signal.getsignal(signal.SIGINT)
+    reached = []
+    with pytest.raises(Cancelled), long_job() as work:
+        interrupt()
+        reached.append("not broken into")
+        work.step("goes on")
+    with pytest.raises(KeyboardInterrupt), long_job():
+        interrupt()
+        reached.append("not broken into")
+        interrupt()
+        reached.append("broken into")
+    assert reached == ["not broken into"] * 2
     assert signal.getsignal(signal.SIGINT) is before
 
 

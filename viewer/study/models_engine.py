@@ -58,6 +58,7 @@ class ModelsEngine:
 
     def __enter__(self) -> ModelsEngine:
         """Start nothing yet: processes start with their first work."""
+        self._others = set(multiprocessing.active_children())
         return self
 
     def __exit__(
@@ -66,6 +67,10 @@ class ModelsEngine:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        if error is not None:
+            # What they work on is not wanted any more, and may take long.
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.terminate()
         self._pool.shutdown(cancel_futures=True)
 
     def probe(self, job: Job) -> dict[str, Any]:

@@ -443,7 +443,7 @@ def test_the_smallest_window_shows_everything(opened, qtbot, theme, least):
         corner = panel.mapTo(opened.window, QPoint(panel.width(), panel.height()))
         assert corner.x() <= least[0] and corner.y() <= least[1]
     assert views.scatter.plot.height() >= 140
-    assert views.image._laid_out(opened.scene.value.overlay).picture.height() > 180
+    assert views.image._laid_out(opened.scene.value.overlay).picture.height() > 170
 
 
 def test_the_heads_get_the_width_their_maps_fill_until_a_person_divides(opened, qtbot):

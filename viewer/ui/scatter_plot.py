@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from viewer.state.palette import Palette
     from viewer.state.scatter import Scatter
 
-LEAST_PLOT = 144  # pixels; lower, and distances can't be told apart
+LEAST_PLOT = 140  # pixels; lower, and distances can't be told apart
 _REACH = 12.0  # pixels from a dot within which the mouse means it
 _ANY = Axis("", "")
 # Width in pixels and dashes of each kind of reference.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from viewer.commands import arguments
-from viewer.commands.view_options import add_view_options
+from viewer.commands.view_options import add_looks, add_map, add_view_options
 from viewer.version import __version__
 
 USAGE = 2  # exit code
@@ -133,7 +133,7 @@ def _render_parser() -> ArgumentParser:
     _add_what_if(parser)
     parser.add_argument("--unit", choices=("px", "patches"), default="px", help="of distances")
     add_view_options(parser)
-    _add_map(parser)
+    add_map(parser)
     parser.add_argument(
         "--compare",
         type=arguments.name,
@@ -149,76 +149,8 @@ def _render_parser() -> ArgumentParser:
     parser.add_argument(
         "--compare-untrained", action="store_true", help="draw those with random weights instead"
     )
-    _add_looks(parser)
+    add_looks(parser)
     return parser
-
-
-def _add_map(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--map",
-        choices=("attention", "rollout", "class-rollout", "norms", "effective-field"),
-        default="attention",
-        help="what the picture shows over its patches, default %(default)s",
-    )
-    parser.add_argument(
-        "--fusion", choices=("mean", "max", "min"), default="mean", help="of the heads in a rollout"
-    )
-    parser.add_argument(
-        "--start-layer",
-        type=arguments.count,
-        default=0,
-        metavar="L",
-        help="first layer that is in a rollout, default %(default)s",
-    )
-    parser.add_argument(
-        "--class",
-        type=arguments.count,
-        dest="map_class",
-        metavar="C",
-        help="number of the class of a class rollout, from 0; by default the model's best",
-    )
-
-
-def _add_looks(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--scale", type=arguments.count, choices=(1, 2, 3, 4), default=2, help="of a PNG, default %(default)s"
-    )
-    parser.add_argument(
-        "--theme", choices=("light", "dark", "talk"), default="light", help="talk: large type"
-    )
-    parser.add_argument(
-        "--ground", choices=("light", "dark", "transparent"), help="by default the theme's own"
-    )
-    parser.add_argument("--no-title", action="store_true", help="leave title and facts out")
-    parser.add_argument(
-        "--color-scale",
-        choices=("shared", "per-head"),
-        default="shared",
-        help="one for all heads, or each its own",
-    )
-    parser.add_argument(
-        "--colormap",
-        type=arguments.colormap,
-        default="viridis",
-        metavar="NAME",
-        help="viridis (default), cividis, inferno, magma, plasma, batlow",
-    )
-    parser.add_argument(
-        "--opacity",
-        type=arguments.share,
-        default=0.8,
-        metavar="0..1",
-        help="of the overlay, default %(default)s",
-    )
-    parser.add_argument("--no-fade", action="store_true", help="paint weak patches as opaque as strong ones")
-    parser.add_argument("--grid", action="store_true", help="draw the patch grid")
-    parser.add_argument(
-        "--ring",
-        type=arguments.count,
-        default=0,
-        metavar="K",
-        help="outline what K stacked 3x3 convolutions reach",
-    )
 
 
 def _study_parser() -> ArgumentParser:

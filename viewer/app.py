@@ -27,6 +27,7 @@ from viewer.state.scene import Scene
 from viewer.state.selection import Selection
 from viewer.state.what_if import WhatIf
 from viewer.ui.compare_actions import CompareActions
+from viewer.ui.figures_again import FiguresAgain
 from viewer.ui.jobs import Bug, Jobs, Request
 from viewer.ui.lesson_actions import LessonActions
 from viewer.ui.likeness_work import LikenessWork
@@ -173,6 +174,8 @@ class Session(QObject):
         self.likeness_work = LikenessWork(self.documents, self.scene, self.jobs, self)
         # Last: it changes the selection in answer to a change, which the others are to hear of first.
         self.looking = Looking(self.documents, self.selection)
+        whole = (self.window, self.workflow, self.jobs, self.documents, self.display, self.looking)
+        self.figures_again = FiguresAgain(*whole, self.what_ifs, _look_for)
         self._connect()
 
     def _connect(self) -> None:
@@ -194,7 +197,6 @@ class Session(QObject):
         workflow.checkpoint_given.connect(window.choose_model)
         workflow.model_opened.connect(self._remember_model)
         workflow.image_opened.connect(self._remember_image)
-        workflow.figure_given.connect(self._open_again)
         self.jobs.crashed.connect(_print_bug)
         if self._start.screenshot:
             self.jobs.idle.connect(self._when_filled)
@@ -287,51 +289,6 @@ class Session(QObject):
             self._theme = self.display.value.theme
             apply_theme(self._application, palette(self._theme))
 
-    def _open_again(self, restored: Restored) -> None:
-        """Show what an exported figure shows: its model, its picture, its selection."""
-        self.display.set(replace(restored.display, theme=self.display.value.theme))
-        images, models = self._known_images(), self._known_models()
-
-        def work(job: Job) -> Found:
-            from viewer.export.whereabouts import look_for
-
-            job.step("Looking for what the figure shows")
-            return look_for(restored, images, models)
-
-        self.jobs.submit(Request("Looking for what the figure shows", work, self._open_found, self._say))
-
-    def _open_found(self, found: Found) -> None:
-        """Open what is still there of a figure's model and picture, and say what is not."""
-        for sentence in found.missing:
-            self.window.say(sentence)
-        opens = found.model is not None and not self._is_open(found.model)
-        if opens:
-            self.workflow.open_model(found.model)
-        if found.model is not None:
-            self.what_ifs.restore(found.shown.what_if, with_model=opens)
-        if found.image is not None:
-            self.looking.wish(str(found.image), found.shown.selection)
-            self.workflow.open_paths([found.image])
-
-    def _known_images(self) -> list[Path]:
-        from viewer.images.samples import SAMPLES
-
-        opened = [document.image.path for document in self.documents.all if document.image.path]
-        shipped = [sample.path for sample in SAMPLES]
-        return [Path(path) for path in (*opened, *self.window.remembered.recent_images, *shipped)]
-
-    def _known_models(self) -> list[Path]:
-        recent = self.window.remembered.recent_models
-        return [Path(request.weights or request.model) for request in recent]
-
-    def _is_open(self, request: ModelRequest) -> bool:
-        model, recent = self.documents.model, self.window.remembered.recent_models
-        if model is None or model.name != request.model or (recent and recent[0].weights != request.weights):
-            return False
-        how = model.preprocessing
-        whole = how.crop_mode == "whole"
-        return whole if request.image_size == "whole" else request.image_size in (None, how.size)
-
     def _remember_model(self, request: ModelRequest) -> None:
         self.window.remember(self.window.remembered.with_model(request))
 
@@ -411,6 +368,12 @@ def _restore(path: Path) -> Restored | None:
     from viewer.export.restore import restore
 
     return restore(path)
+
+
+def _look_for(shown: Restored, images: list[Path], models: list[Path]) -> Found:
+    from viewer.export.whereabouts import look_for
+
+    return look_for(shown, images, models)
 
 
 def _write_study(store: Store, source: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from viewer.attention.distance import uniform_distance
 from viewer.backends.effective_field import EffectiveField
 from viewer.backends.network_fields import STAGE, FieldLayer, NetworkFields
 from viewer.state import comparison
+from viewer.state.averaged import Averaged
 from viewer.state.display import DisplayValue
 from viewer.state.readout import readout
 from viewer.state.scatter import Scatter, scatter
@@ -106,18 +109,31 @@ def test_a_covering_field_is_uniform_attention() -> None:
     assert [level.shorter for level in found] == [(), ((0, 0),), ((0, 0),), ((0, 0),)]
 
 
-def test_effective_fields_are_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "_effective", {})
-    assert describe().reference("network effective") is None
+def test_effective_fields_are_lines_of_their_own() -> None:
+    assert describe(compare_weights="untrained").reference("network effective") is None
     edge = np.zeros((9, 9))
     edge[4, 0] = edge[4, 8] = 1.0
-    found = [EffectiveField("layer2", edge, (4.5, 4.5), 1)]
-    comparison.keep_effective("net", found, "some.pth")
-    reference = describe().reference("network effective")
+    found = Averaged({"layer2": EffectiveField("layer2", edge, (4.5, 4.5), 2)}, (0, 1), "some.pth")
+    document = document_of(record_of([identity_and_uniform()], (14, 14), ()))
+    document = replace(document, maps={("network field", "net", "some.pth"): found})
+    display = DisplayValue(compare="net", compare_weights="some.pth")
+    shown = scatter(document, None, SelectionValue(), display)
+    reference = shown.reference("network effective")
     assert reference.y.tolist() == [4.0, 4.0]
-    assert reference.label == "effective fields of its stages, this picture, weights: some.pth"
+    assert reference.notes == ((4.0, "layer2, effective"),)
+    assert reference.label == "effective fields of its stages, mean over 2 pictures, weights: some.pth"
     assert reference.told == "layer2: depends on pixels 4.0 px away on average, by gradient"
-    assert describe(unit="patches").reference("network effective").y.tolist() == [0.25, 0.25]
+    assert scatter(document, None, SelectionValue(), display).reference("network effective") is reference
+    in_patches = scatter(document, None, SelectionValue(), replace(display, unit="patches"))
+    assert in_patches.reference("network effective").y.tolist() == [0.25, 0.25]
+    failed = replace(document, maps={("network field", "net", "some.pth"): "there is no such file"})
+    missing = scatter(failed, None, SelectionValue(), display).missing
+    assert "no effective fields of net: there is no such file" in missing
+
+
+def test_stages_that_lie_close_share_their_words() -> None:
+    levels = [(30.0, "layer3"), (10.0, "conv1"), (11.0, "layer1"), (12.0, "layer2")]
+    assert comparison.shared_words(levels) == [(10.0, "conv1 to layer2"), (30.0, "layer3")]
 
 
 def test_the_read_out_places_the_selected_head() -> None:

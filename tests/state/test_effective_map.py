@@ -19,9 +19,9 @@ from viewer.backends.torch_model import TorchModel
 from viewer.errors import MapError
 from viewer.images.decode import open_image
 from viewer.state import maps
+from viewer.state.averaged import shares
 from viewer.state.display import DisplayValue
 from viewer.state.documents import ImageDocument
-from viewer.state.effective_map import shares
 from viewer.state.scene import compose
 from viewer.state.selection import HeadRef, SelectionValue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,13 +41,17 @@ def network_effective_fields(
     job
         Told of progress; cancels.
     """
-    pictures = [torch.from_numpy(prepare(image, network.preprocessing).tensor) for image in images]
     units: dict[str, FindUnit] = {}
     if fields.end:
-        units.update(_of_blocks(network, pictures[0], job))
+        units.update(_of_blocks(network, _prepared(network, images[0]), job))
     names = [stage.name for stage in fields.stages]
     units.update(units_of_maps(network.module, network.preprocessing.size, names))
-    return effective_fields(network.module, _told(pictures, job), units, job)
+    pictures = (_prepared(network, image) for image in images)
+    return effective_fields(network.module, told(pictures, len(images), job), units, job)
+
+
+def _prepared(network: Network, image: DecodedImage) -> Tensor:
+    return torch.from_numpy(prepare(image, network.preprocessing).tensor)
 
 
 def _of_blocks(network: Network, picture: Tensor, job: Job) -> dict[str, FindUnit]:
@@ -60,7 +64,8 @@ def _of_blocks(network: Network, picture: Tensor, job: Job) -> dict[str, FindUni
         return {}  # what it does instead has no tokens with a place
 
 
-def _told(pictures: Sequence[Tensor], job: Job) -> Iterable[Tensor]:
+def told(pictures: Iterable[Tensor], count: int, job: Job) -> Iterator[Tensor]:
+    """Hand on pictures one by one, and tell of each."""
     for place, picture in enumerate(pictures):
-        job.step(f"Picture {place + 1} of {len(pictures)}", place / len(pictures))
+        job.step(f"Picture {place + 1} of {count}", place / count)
         yield picture

@@ -123,6 +123,8 @@ def open_network(
     UnknownModelError, ModelFileError, CheckpointError, OfflineError, DeviceError, InputError
         Each with a text meant for a person.
     """
+    import torch
+
     from viewer.backends.devices import torch_device
 
     job, where = job or Job(), torch_device(device)
@@ -132,10 +134,12 @@ def open_network(
             f"{model} runs in ONNX Runtime, which gives no gradients, and effective fields are made of them. "
             "Open the same network in PyTorch, with its weights: --model NAME --weights FILE."
         )
-    if model.startswith(PREFIX):
-        module, how = _trained_torchvision(model, weights, untrained, job)
-    else:
-        module, how = _trained_timm(model, weights, untrained, job)
+    if _is_file(model):
+        raise InputError(f"{model}: effective fields need a network by its name, and a checkpoint beside it.")
+    trained = _trained_torchvision if model.startswith(PREFIX) else _trained_timm
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # random weights are to give the same figure again
+        module, how = trained(model, weights, untrained, job)
     words = "random, as initialized" if untrained else "trained" if weights is None else Path(weights).name
     how = replace(how, size=_sides(image_size, how.size))
     return Network(model, module.eval().to(where), how, where, words)

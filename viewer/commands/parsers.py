@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from viewer.commands import arguments
-from viewer.commands.view_options import add_looks, add_map, add_view_options
+from viewer.commands.view_options import add_compare_options, add_looks, add_map, add_view_options
 from viewer.version import __version__
 
 USAGE = 2  # exit code
@@ -134,21 +134,7 @@ def _render_parser() -> ArgumentParser:
     parser.add_argument("--unit", choices=("px", "patches"), default="px", help="of distances")
     add_view_options(parser)
     add_map(parser)
-    parser.add_argument(
-        "--compare",
-        type=arguments.name,
-        metavar="NETWORK",
-        help="draw the stages of a convolutional network on the scatter: resnet50, or what `field` takes",
-    )
-    parser.add_argument(
-        "--compare-weights",
-        type=arguments.name,
-        metavar="FILE",
-        help="a checkpoint for that network: also draw its effective fields on this picture",
-    )
-    parser.add_argument(
-        "--compare-untrained", action="store_true", help="draw those with random weights instead"
-    )
+    add_compare_options(parser)
     add_looks(parser)
     return parser
 

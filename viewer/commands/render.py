@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewer.attention.likeness import measure_likeness
 from viewer.attention.sweep import measure_record
-from viewer.backends.networks import network_fields, open_network
+from viewer.backends.networks import network_fields
 from viewer.backends.opening import open_model
 from viewer.backends.what_if_model import with_changes
 from viewer.commands.console import Notes, job
-from viewer.errors import ExportError
+from viewer.errors import ExportError, InputError
 from viewer.export.figure import format_of, save
 from viewer.export.writing import check_target
 from viewer.images.decode import open_image
@@ -21,14 +22,13 @@ from viewer.state.display import DisplayValue
 from viewer.state.documents import ImageDocument
 from viewer.state.likeness import keep
 from viewer.state.maps import mapped
+from viewer.state.network_map import TRAINED, UNTRAINED
 from viewer.state.requests import FigureRequest
 from viewer.state.scene import compose
 from viewer.state.selection import HeadRef, SelectionValue
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
-    from viewer.backends.model import Job
-    from viewer.images.decode import DecodedImage
     from viewer.state.selection import Query
 
 
@@ -41,9 +41,12 @@ def run(options: Namespace) -> int:
         If model, picture, layer, head, query or output can't be had.
     """
     format_of(options.output)
-    check_target(options.output, (options.image, options.model, options.weights, options.compare))
+    sources = (options.image, options.model, options.weights, options.compare, options.compare_weights)
+    check_target(options.output, (*sources, *options.over))
+    _check_comparison(options)
     notes = Notes()
     image = open_image(options.image)
+    others = [ImageDocument(key, open_image(path)) for key, path in enumerate(options.over, 1)]
     with job() as work:
         model = open_model(options.model, options.weights, options.image_size, options.device, work)
         model = with_changes(model, options.what_if) if options.what_if else model
@@ -57,29 +60,33 @@ def run(options: Namespace) -> int:
             plain = with_changes(model, ()).attend(image, work)
             document = replace(document, before=(plain, measure_record(plain, work.step)))
         display = _display(options)
-        document = mapped(document, model, display, work)
+        if options.compare:
+            comparison.keep(network_fields(options.compare, None, work))
+        document = mapped(replace(document, strip=(document, *others)), model, display, work)
         if options.view == "likeness":
             keep(measures, measure_likeness(record, measures, work.step))
-        if options.compare:
-            _compare(options, image, work)
     notes.say((*image.notes, *model.notes, *record.notes))
     save(compose(document, selection, display), _request(options))
     return 0
 
 
-def _compare(options: Namespace, image: DecodedImage, work: Job) -> None:
-    """Read the layers of the network to compare with and, where there are weights, its effective fields."""
-    fields = network_fields(options.compare, None, work)
-    comparison.keep(fields)
-    if options.compare_weights is None and not options.compare_untrained:
-        return
-    from viewer.backends.effective_network import network_effective_fields
+def _check_comparison(options: Namespace) -> None:
+    """Refuse options that need others."""
+    if options.compare_weights is not None and options.compare_untrained:
+        raise InputError("Give a checkpoint with --compare-weights, or --compare-untrained, not both.")
+    if not options.compare and (options.stage or options.compare_weights or options.compare_untrained):
+        raise InputError("Name the network to compare with: --compare resnet50.")
+    if options.stage and options.map != "effective-field":
+        raise InputError("--stage chooses what --map effective-field shows; give both.")
 
-    network = open_network(
-        options.compare, options.compare_weights, None, options.device, work, options.compare_untrained
-    )
-    found = network_effective_fields(network, fields, [image], work)
-    comparison.keep_effective(fields.name, found, network.weights)
+
+def _compare_weights(options: Namespace) -> str:
+    """Return what effective fields of the network are worked out with; empty for none."""
+    if options.compare_weights is not None:
+        return str(Path(options.compare_weights).absolute())
+    if options.compare_untrained:
+        return UNTRAINED
+    return TRAINED if options.stage else ""
 
 
 def _request(options: Namespace) -> FigureRequest:
@@ -104,6 +111,8 @@ def _display(options: Namespace) -> DisplayValue:
         start_layer=options.start_layer,
         map_class=-1 if options.map_class is None else options.map_class,
         compare=options.compare or "",
+        compare_weights=_compare_weights(options),
+        stage=options.stage or "",
         x_measure=options.x,
         y_measure=options.y,
         kinds=options.kinds,

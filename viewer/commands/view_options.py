@@ -108,3 +108,35 @@ def add_looks(parser: ArgumentParser) -> None:
         metavar="K",
         help="outline what K stacked 3x3 convolutions reach",
     )
+
+
+def add_compare_options(parser: ArgumentParser) -> None:
+    """Add the convolutional network to compare with, and what effective fields are worked out of."""
+    parser.add_argument(
+        "--compare",
+        type=arguments.name,
+        metavar="NETWORK",
+        help="draw the stages of a convolutional network on the scatter: resnet50, or what `field` takes",
+    )
+    parser.add_argument(
+        "--compare-weights",
+        type=arguments.name,
+        metavar="FILE",
+        help="a checkpoint for that network: also draw its effective fields",
+    )
+    parser.add_argument(
+        "--compare-untrained", action="store_true", help="draw those with random weights instead"
+    )
+    parser.add_argument(
+        "--stage",
+        metavar="NAME",
+        help="with --map effective-field: of this stage of the network; trained weights are the default",
+    )
+    parser.add_argument(
+        "--over",
+        type=arguments.name,
+        nargs="+",
+        default=[],
+        metavar="IMAGE",
+        help="further pictures that effective fields are averaged over",
+    )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from viewer.state.averaged import Averaged
 from viewer.version import __version__
 
 if TYPE_CHECKING:
@@ -65,11 +66,18 @@ def of_record(record: AttentionRecord) -> dict[str, Any]:
     }
 
 
+def _averaged(scene: SceneValue) -> dict[str, int]:
+    """Return over how many pictures effective fields are averaged, where there are any."""
+    images = [found.images for found in scene.document.maps.values() if isinstance(found, Averaged)]
+    return {"averaged_pictures": images[-1]} if images else {}
+
+
 def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
     """Return what a figure is made from, with everything needed to show the same again, ready for JSON."""
     selection, display = scene.selection, scene.display
     return {
         **of_record(scene.document.record),
+        **_averaged(scene),
         "view": view,
         "selection": {
             "query": selection.query,
@@ -97,6 +105,8 @@ def of_scene(scene: SceneValue, view: View) -> dict[str, Any]:
             "y_measure": display.y_measure,
             "kinds": display.kinds,
             "compare": model_name(display.compare),
+            "compare_weights": file_name(display.compare_weights) if display.compare else "",
+            "stage": display.stage,
             "likeness": display.likeness,
             "likeness_of": display.likeness_of,
             "likeness_heads": display.likeness_heads,

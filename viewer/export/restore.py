@@ -24,6 +24,7 @@ from viewer.state.display import (
     Theme,
     Unit,
 )
+from viewer.state.network_map import TRAINED, UNTRAINED
 from viewer.state.requests import ImageSize, ModelRequest, View
 from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
 
@@ -97,7 +98,7 @@ def restore(path: str | Path) -> Restored | None:
         image=_text(image, "name"),
         image_sha256=_text(image, "sha256"),
         selection=_selection(_section(facts, "selection")),
-        display=_display(_section(facts, "display")),
+        display=_with_network(_display(_section(facts, "display")), Path(path).absolute().parent),
         view=view if view in get_args(View) else "overlay",
         folder=Path(path).absolute().parent,
         what_if=tuple(_changes(facts.get("what_if"))),
@@ -151,9 +152,21 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
     compare = raw.get("compare")
     if isinstance(compare, str) and len(compare) <= 200 and not compare.endswith(".onnx"):
         found["compare"] = compare
+        weights, stage = raw.get("compare_weights"), raw.get("stage")
+        if isinstance(weights, str) and len(weights) <= 200:
+            found["compare_weights"] = Path(weights).name
+        if isinstance(stage, str) and len(stage) <= 200:
+            found["stage"] = stage
     if isinstance(colormap, str) and _is_colormap(colormap):
         found["colormap"] = colormap
     return replace(default, **found)
+
+
+def _with_network(display: DisplayValue, folder: Path) -> DisplayValue:
+    """Look for the checkpoint of a network that is compared with beside the figure."""
+    beside = folder / display.compare_weights
+    named = display.compare_weights not in ("", TRAINED, UNTRAINED)
+    return replace(display, compare_weights=str(beside)) if named and beside.is_file() else display
 
 
 def _is_colormap(name: str) -> bool:

@@ -95,6 +95,22 @@ class ScatterPart:
         return round(widest + 0.8 * self.style.em) if words else 0
 
     @cached_property
+    def _apart(self) -> dict[tuple[float, str], float]:
+        """Where the words beside each level stand: moved apart where they would lie on one another."""
+        low, high = nice_range(self.scatter, "y")
+        pixels = 1.2 * _NOTE * self.style.em * self.style.small / self.style.points
+        line = pixels * (high - low) / self._plot_height
+        places, free = {}, -np.inf
+        for level, words in sorted(note for one in self.scatter.references for note in one.notes):
+            places[level, words] = max(level, free)
+            free = places[level, words] + line
+        free = high
+        for note in reversed(places):
+            places[note] = min(places[note], free)
+            free = places[note] - line
+        return places
+
+    @cached_property
     def _plot_height(self) -> int:
         return round(max(21 * self.style.em, min(0.5 * self.width, 340)))
 
@@ -233,6 +249,7 @@ class ScatterPart:
         axes.plot(*places, **self._reference_marks(reference))
         right = nice_range(self.scatter, "x")[1]
         for level, words in reference.notes:
+            level = self._apart[level, words]
             axes.annotate(
                 words,
                 (right, level),

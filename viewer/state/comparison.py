@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import RecordMeasures
-    from viewer.backends.effective_field import EffectiveField
     from viewer.backends.network_fields import NetworkFields
     from viewer.state.display import DisplayValue
 
@@ -63,7 +62,6 @@ class Level:
 
 
 _networks: dict[str, NetworkFields] = {}
-_effective: dict[str, tuple[dict[str, EffectiveField], str]] = {}
 _levels: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], tuple[Level, ...]]] = WeakKeyDictionary()
 _references: WeakKeyDictionary[RecordMeasures, dict[tuple[str, ...], Reference]] = WeakKeyDictionary()
 
@@ -78,32 +76,7 @@ def keep(fields: NetworkFields) -> None:
     _networks[fields.name] = fields
 
 
-def keep_effective(name: str, found: Sequence[EffectiveField], weights: str) -> None:
-    """Keep what stages of a network really depend on, and what weights (in words) that was found with."""
-    _effective[name] = {one.layer: one for one in found}, weights
-
-
-def effective_levels(record: AttentionRecord, display: DisplayValue) -> Reference | None:
-    """Return how far away what stages depend on lies, as lines; None while that is not known.
-
-    The mean distance weighted by the gradient, from the unit in the middle of the network's own input.
-    """
-    found, weights = _effective.get(display.compare, ({}, ""))
-    if not found or display.y_measure != DISTANCE or display.x_measure != LAYER or not record.one_grid:
-        return None
-    step = record.patch_px if display.unit == "patches" else (1.0, 1.0)
-    fields = [found[stage.name] for stage in known(display.compare).stages if stage.name in found]
-    values = [field.distance(step) for field in fields]
-    pictures = "this picture" if fields[0].images == 1 else f"{fields[0].images} pictures"
-    label = f"effective fields of its stages, {pictures}, weights: {weights}"
-    lines = [
-        f"{field.layer}: depends on pixels {number(value, display.unit)} away on average, by gradient"
-        for field, value in zip(fields, values, strict=True)
-    ]
-    return Reference("network effective", *_across(values), label, told="\n".join(lines))
-
-
-def _across(heights: Sequence[float]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def across(heights: Sequence[float]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return x and y of levels that cross the plot."""
     x = np.array([-np.inf, np.inf, np.nan] * len(heights))
     y = np.array([value for height in heights for value in (height, height, np.nan)])
@@ -184,7 +157,7 @@ def place_words(
 
 
 def _reference(found: tuple[Level, ...], fields: NetworkFields, unit: str, heads: int) -> Reference:
-    x, y = _across([level.distance for level in found])
+    x, y = across([level.distance for level in found])
     gates = " without their gates" if fields.gated else ""
     return Reference(
         kind="network",
@@ -217,6 +190,18 @@ def _notes(found: tuple[Level, ...]) -> tuple[tuple[float, str], ...]:
         else:
             groups.append([level])
     return tuple((group[0].distance, _note(group)) for group in groups)
+
+
+def shared_words(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return names beside levels; of those that lie close together first and last, at the lowest."""
+    close = _CLOSE * max(level for level, _ in levels)
+    groups: list[list[tuple[float, str]]] = []
+    for one in sorted(levels):
+        if groups and one[0] - groups[-1][0][0] <= close:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return [(group[0][0], " to ".join(dict.fromkeys((group[0][1], group[-1][1])))) for group in groups]
 
 
 def _note(group: list[Level]) -> str:

@@ -56,6 +56,11 @@ class DisplayValue:
         name of a measure in `viewer.attention.measures.MEASURES`.
     compare
         Name or file of a convolutional network whose stages the scatter shows beside the heads; mostly empty.
+    compare_weights
+        What its effective fields are worked out with: "trained", "untrained", or the path of a checkpoint;
+        empty for theoretical fields alone.
+    stage
+        Stage of that network whose effective field the map shows; empty for the model's own.
     kinds
         Whether the dots of the scatter have the colour and shape of their head's kind.
     likeness
@@ -83,6 +88,8 @@ class DisplayValue:
     y_measure: str = "mean_distance"
     kinds: bool = False
     compare: str = ""
+    compare_weights: str = ""
+    stage: str = ""
     likeness: Centring = "plain"
     likeness_of: Likened = "layers"
     likeness_heads: LikenedHeads = "fused"

@@ -40,6 +40,8 @@ class ImageDocument:
         not be, as a clause.
     before
         Record and measures of the model as it is, where `record` is of a changed one.
+    strip
+        The open pictures that effective fields are averaged over, where one is worked on; empty for it alone.
     """
 
     key: int
@@ -50,6 +52,7 @@ class ImageDocument:
     problem: str = ""
     maps: Mapping[tuple[Hashable, ...], object] = field(default_factory=dict)
     before: tuple[AttentionRecord, RecordMeasures] | None = None
+    strip: tuple[ImageDocument, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from viewer.backends.what_if import NO_GRADIENTS
+from viewer.state import network_map
+from viewer.state.averaged import Averaged, alike, keys_of, shares
 from viewer.state.axes import DISTANCE
 from viewer.state.picture_map import PictureMap, without
 from viewer.state.references import Reference
@@ -15,11 +17,10 @@ from viewer.state.scale import plain_end
 from viewer.state.words import query_words
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable
 
     import numpy.typing as npt
 
-    from viewer.attention.layout import TokenLayout
     from viewer.attention.record import AttentionRecord
     from viewer.backends.effective_field import EffectiveField
     from viewer.backends.model import Job, Model
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from viewer.state.selection import SelectionValue
 
 _KEY = ("effective field",)
-_TYPICAL = 98  # percentile of the patches that the scale ends at: the middle patch outshines all others
-_LABEL = "effective field behind each layer's block: mean distance by gradient, this picture"
+TYPICAL = 98
+"""Percentile of the patches that the scale ends at: the middle patch outshines all others."""
+_LABEL = "effective field behind each layer's block: mean distance by gradient"
 
 
 def refusal(record: AttentionRecord, display: DisplayValue) -> str:
-    """Return why a record's model has no effective fields, as a clause; empty where it should have some."""
+    """Return why there are no effective fields, as a clause; empty where there should be some."""
+    if network_map.is_chosen(display):
+        return network_map.refusal(record, display)
     from viewer.backends.effective_blocks import why_no_effective_field
 
     if record.what_if:
@@ -43,23 +47,27 @@ def refusal(record: AttentionRecord, display: DisplayValue) -> str:
 
 
 def key(record: AttentionRecord, display: DisplayValue) -> tuple[Hashable, ...]:
-    """Return what they depend on: nothing; all layers are worked out together."""
-    return _KEY
+    """Return what they depend on: at most on the network; all layers are worked out together."""
+    return network_map.key(display) if network_map.is_chosen(display) else _KEY
 
 
-def work(
-    document: ImageDocument, model: Model, key: tuple[Hashable, ...], job: Job
-) -> Mapping[int, EffectiveField]:
-    """Run the model forward, and backward for each block."""
+def work(document: ImageDocument, model: Model, key: tuple[Hashable, ...], job: Job) -> Averaged[int]:
+    """Run the model forward, and backward for each block, on all open pictures."""
     from viewer.backends.effective_blocks import block_effective_fields
 
-    return block_effective_fields(model, document.record, document.image, job)
+    images = alike(document, model)
+    return Averaged(block_effective_fields(model, document.record, images, job), keys_of(document))
 
 
 def effective_map(
     document: ImageDocument, found: Attended | None, selection: SelectionValue, display: DisplayValue
 ) -> PictureMap:
-    """Describe the field behind the shown layer's block: of the middle patch, whatever is asked."""
+    """Describe the field behind the shown layer's block, or of the chosen network's stage.
+
+    It is that of the middle patch, whatever is asked.
+    """
+    if network_map.is_chosen(display):
+        return network_map.network_map(document, display)
     record = document.record
     layer = record.layers[selection.shown.layer]
     subject = f"Effective field behind the block of layer {layer.index}"
@@ -69,7 +77,7 @@ def effective_map(
     fields = document.maps.get(_KEY)
     if fields is None or isinstance(fields, str):
         return without(record, subject, fields or "", (layer.index,), "being worked out")
-    field = fields.get(layer.index)
+    field = fields.fields.get(layer.index)
     if field is None:
         return without(record, subject, "its block hands out no tokens with a place", (layer.index,))
     layout = layer.query_layout
@@ -81,7 +89,7 @@ def effective_map(
         answers=layout,
         values=values,
         blank="",
-        vmax=plain_end(float(np.percentile(values, _TYPICAL))),
+        vmax=plain_end(float(np.percentile(values, TYPICAL))),
         largest=float(values.max()),
         prefix=tuple((name, float("nan")) for name in record.prefix_names),
         subject=subject,
@@ -90,7 +98,7 @@ def effective_map(
         scale_label="this map's own scale",
         layers=(layer.index,),
         marked=(middle,),
-        note="outlined: the middle patch, whose vector's gradient this is",
+        note=f"outlined: the middle patch, whose vector's gradient this is, {fields.pictures}",
         words=_words(layer.index, field, middle, values),
     )
 
@@ -105,18 +113,7 @@ def _words(
     )
 
 
-def shares(map_: npt.NDArray[np.float64], layout: TokenLayout) -> npt.NDArray[np.float32]:
-    """Sum a map of pixels over patches, as shares of the whole, float32 (rows, columns)."""
-    sums = map_
-    for axis in (0, 1):
-        count, step, first = layout.grid[axis], layout.patch_px[axis], layout.origin[axis]
-        starts = np.rint(first - step / 2 + step * np.arange(count)).astype(np.int64)
-        sums = np.add.reduceat(sums, np.clip(starts, 0, map_.shape[axis] - 1), axis=axis)
-    total = map_.sum()
-    return (sums / total if total > 0 else np.zeros(layout.grid)).astype(np.float32)
-
-
-_kept: WeakKeyDictionary[object, dict[str, Reference]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Averaged[int], dict[str, Reference]] = WeakKeyDictionary()
 
 
 def effective_reference(document: ImageDocument, display: DisplayValue) -> Reference | None:
@@ -125,18 +122,19 @@ def effective_reference(document: ImageDocument, display: DisplayValue) -> Refer
     The mean distance from the middle patch, weighted by the gradient: what the mean attention distance is to
     attention.
     """
-    fields = document.maps.get(_KEY)
+    averaged = document.maps.get(_KEY)
     distances = display.y_measure == DISTANCE and display.x_measure == "layer"
-    if not isinstance(fields, dict) or not distances:
+    if not isinstance(averaged, Averaged) or not distances:
         return None
-    of_record = _kept.setdefault(document.record, {})
-    if display.unit not in of_record:
-        found = sorted(fields.items())
+    of_result = _kept.setdefault(averaged, {})
+    if display.unit not in of_result:
+        found = sorted(averaged.fields.items())
         layers = [document.record.layers[index] for index, _ in found]
         values = [
             field.distance(layer.query_layout.patch_px if display.unit == "patches" else (1.0, 1.0))
             for layer, (_, field) in zip(layers, found, strict=True)
         ]
         x = np.array([float(index) for index, _ in found])
-        of_record[display.unit] = Reference("effective", x, np.array(values), _LABEL, points=True)
-    return of_record[display.unit]
+        label = f"{_LABEL}, {averaged.pictures}"
+        of_result[display.unit] = Reference("effective", x, np.array(values), label, points=True)
+    return of_result[display.unit]

@@ -6,12 +6,14 @@ and a row here: menus, image panel, figures, `render` and the window's slow work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from viewer.errors import MapError
-from viewer.state import attention_map, class_map, effective_map, norm_map, rollout_map
+from viewer.state import attention_map, class_map, effective_map, network_map, norm_map, rollout_map
+from viewer.state.averaged import is_stale
+from viewer.state.comparison import known
 
 if TYPE_CHECKING:
     from viewer.attention.record import AttentionRecord
@@ -117,12 +119,23 @@ MAPS: tuple[MapRow, ...] = (
         "effective field",
         "effective field",
         "Which pixels the middle patch really depends on behind the layer's block, by the gradient of its "
-        "vector (Luo et al. 2016). Models in PyTorch only.",
+        "vector, averaged over the open pictures (Luo et al. 2016); or the middle unit of a stage of the "
+        "network that is compared with. In PyTorch only.",
         effective_map.refusal,
         effective_map.effective_map,
         Work(effective_map.key, effective_map.work, "Following gradients back"),
     ),
 )
+
+
+_NETWORK = Work(
+    lambda record, display: network_map.key(display), network_map.work, "Following a network's gradients back"
+)
+
+
+def work_of(key: MapKey) -> Work:
+    """Return the work that a key is of."""
+    return _NETWORK if key[0] == network_map.KIND else map_row(key[0]).work
 
 
 def map_row(kind: MapKind) -> MapRow:
@@ -141,11 +154,19 @@ def wanted(document: ImageDocument | None, display: DisplayValue) -> MapKey | No
     """Return what is still to be worked out before the chosen map can be shown; None if nothing is."""
     if document is None or document.record is None:
         return None
+    for key in _keys(document.record, display):
+        if key not in document.maps or is_stale(document.maps[key], document):
+            return key
+    return None
+
+
+def _keys(record: AttentionRecord, display: DisplayValue) -> Iterator[MapKey]:
+    """Yield what has to be worked out for the chosen map, and of a network for the scatter."""
     row = map_row(display.map)
-    if row.work is None or row.refusal(document.record, display):
-        return None
-    key = row.work.key(document.record, display)
-    return None if key in document.maps else key
+    if row.work is not None and not row.refusal(record, display):
+        yield row.work.key(record, display)
+    if network_map.is_wanted(record, display) and known(display.compare) is not None:
+        yield network_map.key(display)
 
 
 def work_out(document: ImageDocument, model: Model, key: MapKey, job: Job) -> object:
@@ -158,13 +179,16 @@ def work_out(document: ImageDocument, model: Model, key: MapKey, job: Job) -> ob
     Cancelled
         If `job` was cancelled.
     """
-    return map_row(key[0]).work.run(document, model, key, job)
+    return work_of(key).run(document, model, key, job)
 
 
 def kept(maps: dict[MapKey, object], key: MapKey, result: object) -> dict[MapKey, object]:
     """Return the results of a document with one more, and the oldest given up where they are too many."""
     others = [item for item in maps.items() if item[0] != key]
-    return dict([*others[len(others) - _MOST_KEPT + 1 if len(others) >= _MOST_KEPT else 0 :], (key, result)])
+    if len(others) >= _MOST_KEPT:
+        # The scatter shows a network's fields whatever the map is.
+        others.remove(next((item for item in others if item[0][0] != network_map.KIND), others[0]))
+    return dict([*others, (key, result)])
 
 
 def mapped(document: ImageDocument, model: Model, display: DisplayValue, job: Job) -> ImageDocument:
@@ -181,7 +205,6 @@ def mapped(document: ImageDocument, model: Model, display: DisplayValue, job: Jo
     why = row.refusal(document.record, display)
     if why:
         raise MapError(row.kind, why)
-    key = wanted(document, display)
-    if key is None:
-        return document
-    return replace(document, maps={key: work_out(document, model, key, job)})
+    while (key := wanted(document, display)) is not None:
+        document = replace(document, maps={**document.maps, key: work_out(document, model, key, job)})
+    return document

@@ -233,7 +233,7 @@ def _fits(name: str, value: object) -> bool:
         from viewer.state.colormaps import COLORMAPS  # late: it loads the library of colours
 
         return value in COLORMAPS
-    if name == "compare":
+    if name in ("compare", "compare_weights", "stage"):
         return not value  # reading a network's layers would hold up the start
     if name in ("x_measure", "y_measure"):
         from viewer.state.axes import is_known

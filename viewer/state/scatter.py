@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer.state.axes import DISTANCE, LAYER_AXIS, Axis, axis_of
-from viewer.state.comparison import effective_levels, network_reference
+from viewer.state.comparison import network_reference
 from viewer.state.dots import dots_of, of_query, side_by_side, uniform_of_query
 from viewer.state.effective_map import effective_reference
 from viewer.state.kinds import kind_words
+from viewer.state.network_map import network_levels
 from viewer.state.references import BEFORE_LABEL, Reference
 from viewer.state.selection import HeadRef
 from viewer.state.words import query_words
@@ -207,9 +208,10 @@ def scatter(
     query_x, query_y, query_label = None, None, ""
     references, missing = dots.references, dots.missing
     network, why_none = network_reference(record, measures, display)
-    found_out = (network, effective_levels(record, display), effective_reference(document, display))
+    effective, why_no_effective = network_levels(document, display)
+    found_out = (network, effective, effective_reference(document, display))
     references = (*references, *(one for one in found_out if one is not None))
-    missing = (*missing, why_none) if why_none else missing
+    missing = (*missing, *filter(None, (why_none, why_no_effective)))
     if document.before is not None:
         plain = dots_of(*document.before, display)
         references = (*references, Reference("before", plain.x, plain.y, BEFORE_LABEL, points=True))

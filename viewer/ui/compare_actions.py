@@ -46,12 +46,16 @@ class CompareActions(QObject):
 
     def ask(self) -> None:
         """Let a person choose a network, or none."""
-        picker = NetworkPicker(self._display.value.compare, self._window)
+        now = self._display.value
+        picker = NetworkPicker(now.compare, now.compare_weights, self._window)
         picker.chosen.connect(self._choose)
         picker.open()
 
-    def _choose(self, name: str) -> None:
-        self._display.set(replace(self._display.value, compare=name))
+    def _choose(self, name: str, weights: str) -> None:
+        now = self._display.value
+        # Another network has other stages.
+        stage = now.stage if name == now.compare else ""
+        self._display.set(replace(now, compare=name, compare_weights=weights, stage=stage))
 
     def _read(self) -> None:
         """Have the layers of the chosen network read, unless they are."""
@@ -79,4 +83,4 @@ class CompareActions(QObject):
         # Who cancelled knows, and of a bug the window tells with its details.
         if not isinstance(error, Cancelled | Bug):
             self._window.say(str(error))
-        self._choose("")
+        self._choose("", "")

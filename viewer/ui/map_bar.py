@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QSpin
 
 from viewer.state.class_map import best_classes
 from viewer.ui.choices import MAP_CHOICE, ROLLOUT_FUSION
+from viewer.ui.stage_box import StageBox
 from viewer.ui.toolbar import ChoiceBox, KeepsArrows
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class MapBar(QWidget):
         self.start.setAccessibleName("First layer")
         self.start.setRange(0, 0)
         self.target = ClassBox(display)
+        self.stage = StageBox(display)
         row = QHBoxLayout(self)
         row.setContentsMargins(_GAP, 2, _GAP, 0)
         row.setSpacing(_GAP)
@@ -49,6 +51,7 @@ class MapBar(QWidget):
                 ("Heads", self.fusion),
                 ("From layer", self.start),
                 ("Class", self.target),
+                ("Of", self.stage),
             )
         }
         row.addStretch(1)
@@ -69,6 +72,8 @@ class MapBar(QWidget):
             with QSignalBlocker(self.start):
                 self.start.setMaximum(max(last, self._display.value.start_layer))
         self.target.offer(scene)
+        # The network's layers may have been read meanwhile.
+        self._show_stages(self._display.value)
 
     def _set_start(self, layer: int) -> None:
         self._display.set(replace(self._display.value, start_layer=layer))
@@ -80,6 +85,10 @@ class MapBar(QWidget):
         self._show(self.fusion, value.map == "rollout")
         self._show(self.start, value.map in ("rollout", "class rollout"))
         self._show(self.target, value.map == "class rollout")
+        self._show_stages(value)
+
+    def _show_stages(self, value: DisplayValue) -> None:
+        self._show(self.stage, self.stage.offer(value) and value.map == "effective field")
 
     def _show(self, control: QComboBox | QSpinBox, there: bool) -> None:
         control.setVisible(there)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 
 from viewer.errors import Cancelled, MapError, PatchreachError
-from viewer.state.maps import kept, map_row, wanted, work_out
+from viewer.state import network_map
+from viewer.state.averaged import MOST, Averaged, is_stale
+from viewer.state.maps import kept, wanted, work_of, work_out
 from viewer.ui.jobs import Jobs, Request
 
 if TYPE_CHECKING:
@@ -53,9 +55,37 @@ class MapWork(QObject):
         document, model = self._what_if.document(self._documents.current), self._documents.model
         if self._jobs.busy or document is None or model is None:
             return
+        document = replace(document, strip=self._strip(document))
         key = wanted(document, self._display.value)
-        if key is not None:
+        if key is None:
+            return
+        found = self._elsewhere(document, key)
+        if found is None:
             self._start(document, key)
+        else:
+            self._keep(document, key, found)
+
+    def _strip(self, document: ImageDocument) -> tuple[ImageDocument, ...]:
+        """Return the pictures to average over: the first of the film strip, this one among them."""
+        first = self._documents.all[:MOST]
+        here = any(one.key == document.key for one in first)
+        return first if here else (*first[: MOST - 1], document)
+
+    def _elsewhere(self, document: ImageDocument, key: MapKey) -> Averaged | None:
+        """Return an average over the same pictures that was worked out while another one was shown."""
+        if self._documents.model.preprocessing.crop_mode == "whole":
+            return None  # pictures have input sizes of their own
+        results = (one.maps.get(key) for one in self._documents.all)
+        averages = (result for result in results if isinstance(result, Averaged))
+        return next((result for result in averages if not is_stale(result, document)), None)
+
+    def _keep(self, document: ImageDocument, key: MapKey, result: object) -> None:
+        if document.record.what_if:
+            self._what_if.keep_map(document.record, key, result)
+            return
+        now = self._documents.get(document.key)
+        if now is not None and now.record is document.record:
+            self._documents.update(document.key, maps=kept(now.maps, key, result))
 
     def _start(self, document: ImageDocument, key: MapKey) -> None:
         model = self._documents.model
@@ -64,19 +94,16 @@ class MapWork(QObject):
             return work_out(document, model, key, job)
 
         def done(result: object) -> None:
-            if document.record.what_if:
-                self._what_if.keep_map(document.record, key, result)
-                return
-            now = self._documents.get(document.key)
-            if now is not None and now.record is document.record:
-                self._documents.update(document.key, maps=kept(now.maps, key, result))
+            self._keep(document, key, result)
 
         def failed(error: PatchreachError) -> None:
-            if isinstance(error, Cancelled):
-                # Else it would begin again at once.
-                self._display.set(replace(self._display.value, map="attention"))
-            else:
+            if not isinstance(error, Cancelled):
                 done(error.reason if isinstance(error, MapError) else str(error))
+            # Else it would begin again at once.
+            elif key[0] == network_map.KIND:
+                self._display.set(replace(self._display.value, compare_weights=""))
+            else:
+                self._display.set(replace(self._display.value, map="attention"))
 
-        title = f"{map_row(key[0]).work.doing}, {document.image.name}"
+        title = f"{work_of(key).doing}, {document.image.name}"
         self._jobs.submit(Request(title, work, done, failed, ("model", ("document", document.key))))

@@ -213,8 +213,10 @@ class ScatterPlot(pg.PlotWidget):
 
     def _draw_notes(self, scatter: Scatter) -> None:
         """Write beside levels what they are; the small type leaves the dots in sight."""
-        noted = next((reference for reference in scatter.references if reference.notes), None)
-        notes, colour = ((), "") if noted is None else (noted.notes, noted.colour(self._palette))
+        noted = [reference for reference in scatter.references if reference.notes]
+        notes = tuple(note for reference in noted for note in reference.notes)
+        # Theoretical and effective levels have one colour.
+        colour = noted[0].colour(self._palette) if noted else ""
         self._notes.put(notes, colour, font(self._palette, 0.85))
 
     def _draw_query(self, scatter: Scatter) -> None:

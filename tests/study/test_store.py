@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,38 @@ def test_a_taken_folder_is_refused(store, tmp_path):
 def test_damaged_settings_are_named(content, said, store):
     (store.folder / SETTINGS).write_bytes(content)
     with pytest.raises(FileError, match=said):
+        Store.at(store.folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("source", 5),
+        ("source", None),
+        ("protocol", "some"),
+        ("protocol", ["renormalized"]),
+        ("measures", 5),
+        ("measures", []),
+        ("measures", [*MEASURES, "loudness"]),
+        ("measures", [*MEASURES, MEASURES[0]]),
+        ("measures", [[]]),
+        ("model", "net"),
+        ("model", {"name": "net", "sha256": "1", "backend": "torch"}),
+        ("preprocessing", 5),
+        ("layers", []),
+        ("layers", "two"),
+        ("layers", [{"name": "l0", "kind": "self", "heads": 10**12, "uniform": {}}]),
+        ("layers", [{"name": "l0", "kind": "self", "heads": "2", "uniform": {}}]),
+        ("layers", [{"name": "l0", "kind": "self", "heads": 2}]),
+        ("layers", [{"name": "l0", "kind": "self", "heads": 2, "uniform": {"nmi": "0"}}]),
+        ("convolution", {"mean_distance_px": 1}),
+        ("convolution", None),
+        ("notes", [5]),
+    ],
+)
+def test_each_damaged_setting_is_named(name, value, store):
+    (store.folder / SETTINGS).write_text(json.dumps(facts(**{name: value})))
+    with pytest.raises(FileError, match=rf"{SETTINGS} is damaged: '{name}' is missing, or not as"):
         Store.at(store.folder)
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from viewer.attention.distance import Protocol
 from viewer.attention.measures import MEASURES
 from viewer.errors import FileError
 from viewer.study.names import SETTINGS
 from viewer.version import __version__
 
 if TYPE_CHECKING:
-    from viewer.attention.distance import Protocol
     from viewer.study.measuring import Opening
 
 FORMAT = 1
 """Raised whenever what is written changes its meaning."""
 
 _MOST = 1 << 24  # bytes of settings that are read at all
+_MOST_HEADS = 9999  # of a layer
+_NEEDED = {"mean_distance_px", "prefix_mass"}  # by the finding, and by the colour of the dots
 
 
 @dataclass(frozen=True)
@@ -128,13 +131,63 @@ def read(folder: Path) -> Settings:
         raise FileError(path, f"can't be read ({getattr(error, 'strerror', None) or error})") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise FileError(path, "was written by another version of Patchreach", "Study the pictures anew.")
-    settings = Settings(facts)
-    try:
-        settings.differences(settings)
-        settings.layer_of  # noqa: B018 - all that is needed is there
-    except (KeyError, TypeError) as error:
-        raise FileError(path, f"is damaged: {error} is missing or of another kind") from error
-    return settings
+    wrong = next((name for name, fits in _FITS.items() if not fits(facts.get(name))), "")
+    if wrong:
+        raise FileError(path, f"is damaged: {wrong!r} is missing, or not as Patchreach writes it")
+    return Settings(facts)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _are_numbers(values: Iterable[object]) -> bool:
+    """Return whether these are numbers, or None where there is no number."""
+    return all(value is None or type(value) in (int, float) for value in values)
+
+
+def _are_measures(value: object) -> bool:
+    known = {measure.name for measure in MEASURES}
+    if not isinstance(value, list) or not all(map(_is_text, value)):
+        return False
+    return len(set(value)) == len(value) and _NEEDED <= set(value) <= known
+
+
+def _is_model(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        _is_text(value.get(name)) for name in ("name", "sha256", "weights", "backend")
+    )
+
+
+def _is_layer(value: object) -> bool:
+    if not isinstance(value, dict) or not all(_is_text(value.get(name)) for name in ("name", "kind")):
+        return False
+    heads, uniform = value.get("heads"), value.get("uniform")
+    fits = type(heads) is int and 0 <= heads <= _MOST_HEADS
+    return fits and isinstance(uniform, dict) and _are_numbers(uniform.values())
+
+
+def _are_layers(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_layer, value))
+
+
+def _are_lines(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(line, list) and _are_numbers(line) for line in value.values()
+    )
+
+
+# How to go on with the study is looked at when somebody wants to.
+_FITS: dict[str, Callable[[object], bool]] = {
+    "source": _is_text,
+    "protocol": lambda value: value in get_args(Protocol),
+    "measures": _are_measures,
+    "model": _is_model,
+    "preprocessing": _is_text,
+    "layers": _are_layers,
+    "convolution": _are_lines,
+    "notes": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+}
 
 
 def is_study(path: Path) -> bool:

@@ -13,7 +13,10 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from tests.export.svg import Svg
 from viewer.cli import main
+from viewer.export.provenance import read_provenance
+from viewer.export.restore import restore
 
 
 def test_a_table_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +123,7 @@ def test_a_figure_with_the_stages_of_a_network(picture: Path, checkpoint: Path, 
     text = target.read_text()
     assert "stages of test_resnet, as uniform attention over their fields" in text
     assert "effective fields of its stages, this picture, weights: random, as initialized" in text
+    assert "conv1 to layer" in text or "layer1, effective" in text
 
 
 def test_a_figure_of_an_effective_field(picture: Path, checkpoint: Path, tmp_path: Path) -> None:
@@ -127,3 +131,76 @@ def test_a_figure_of_an_effective_field(picture: Path, checkpoint: Path, tmp_pat
     target = tmp_path / "it.svg"
     assert main(["render", str(picture), *options, "--map", "effective-field", "-o", str(target)]) == 0
     assert "Effective field behind the block of layer 1" in target.read_text()
+
+
+def test_a_map_of_a_stage_comes_again_from_its_figure(
+    picture: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(1)
+    save_file(timm.create_model("test_resnet").state_dict(), tmp_path / "net.safetensors")
+    other = tmp_path / "other.png"
+    Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(other)
+    options = ["--model", "test_vit", "--weights", str(checkpoint), "--device", "cpu"]
+    options += [
+        "--map",
+        "effective-field",
+        "--compare",
+        "test_resnet",
+        "--stage",
+        "layer2",
+        "--over",
+        str(other),
+    ]
+    target = tmp_path / "it.svg"
+    weights = ["--compare-weights", str(tmp_path / "net.safetensors")]
+    assert main(["render", str(picture), *options, *weights, "-o", str(target)]) == 0
+    text = target.read_text()
+    assert "Effective field of test_resnet layer2: what its middle unit depends on" in text
+    assert "mean over 2 pictures, weights: net.safetensors" in " ".join(Svg(text).texts)
+    facts = read_provenance(target)
+    assert facts["averaged_pictures"] == 2
+    shown = (facts["display"]["compare"], facts["display"]["compare_weights"], facts["display"]["stage"])
+    assert shown == ("test_resnet", "net.safetensors", "layer2")
+    # The checkpoint lies beside the figure.
+    found = restore(target).display
+    assert (found.map, found.compare, found.stage) == ("effective field", "test_resnet", "layer2")
+    assert found.compare_weights == str(tmp_path / "net.safetensors")
+    (tmp_path / "net.safetensors").unlink()
+    assert restore(target).display.compare_weights == "net.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--map", "effective-field", "--stage", "layer2"], "Name the network to compare with"),
+        (
+            ["--compare", "test_resnet", "--stage", "layer2"],
+            "--stage chooses what --map effective-field shows",
+        ),
+        (
+            [
+                "--compare",
+                "test_resnet",
+                "--compare-untrained",
+                "--map",
+                "effective-field",
+                "--stage",
+                "layer9",
+            ],
+            "test_resnet has no stage layer9; it has conv1",
+        ),
+    ],
+)
+def test_what_a_stage_needs_is_said(
+    picture: Path,
+    checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    target = tmp_path / "it.png"
+    options = ["--model", "test_vit", "--weights", str(checkpoint), *arguments]
+    assert main(["render", str(picture), *options, "-o", str(target)]) == 2
+    assert said in capsys.readouterr().err
+    assert not target.exists()

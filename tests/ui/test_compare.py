@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
-from PySide6.QtWidgets import QApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QComboBox
 
 from tests.state.records import random_record, state_of
 from tests.ui.conftest import settle
@@ -50,6 +51,95 @@ def test_what_is_no_network_is_said_and_forgotten(qtbot, opened: Session) -> Non
     settle(qtbot, opened)
     assert opened.display.value.compare == ""
     assert any("No model is called 'resnet18x'" in text for text in opened.window.messages.texts)
+
+
+def test_what_fails_late_does_not_take_away_what_was_chosen_since(qtbot, opened: Session) -> None:
+    comparison.keep(network_fields("resnet18"))
+    for name in ("resnet18x", "resnet18"):
+        opened.display.set(replace(opened.display.value, compare=name))
+    settle(qtbot, opened)
+    assert opened.display.value.compare == "resnet18"
+    assert any("No model is called 'resnet18x'" in text for text in opened.window.messages.texts)
+
+
+def pick(combo: QComboBox, place: int) -> None:
+    """Choose an entry with the keyboard, as a person does."""
+    combo.setFocus()
+    QTest.keyClick(combo, Qt.Key.Key_Home)
+    for _ in range(place):
+        QTest.keyClick(combo, Qt.Key.Key_Down)
+
+
+def test_the_map_shows_a_stage_and_the_scatter_its_levels(qtbot, sessions, model_request, pictures) -> None:
+    session = sessions(model=model_request, files=tuple(map(str, pictures(2))))
+    settle(qtbot, session)
+    bar = session.window.views.map_bar
+    session.display.set(replace(session.display.value, map="effective field"))
+    settle(qtbot, session)
+    assert not bar.stage.isVisible()
+    assert "mean over 2 pictures" in session.scene.value.overlay.caption
+    picker = ask(session)
+    picker.name.setCurrentText("test_resnet")
+    picker.weights.setCurrentIndex(picker.weights.findData("untrained"))
+    picker.weights.activated.emit(picker.weights.currentIndex())
+    picker.buttons.button(picker.buttons.StandardButton.Ok).click()
+    settle(qtbot, session)
+    assert session.display.value.compare_weights == "untrained"
+    scatter = session.scene.value.scatter
+    assert "mean over 2 pictures, weights: random" in scatter.reference("network effective").label
+    assert session.window.views.scatter.plot._lines["network effective"].isVisible()
+    assert bar.stage.isVisible()
+    stages = [bar.stage.itemText(place) for place in range(bar.stage.count())]
+    assert stages[0] == "this model"
+    pick(bar.stage, stages.index("test_resnet layer2"))
+    assert session.display.value.stage == "layer2"
+    assert not session.jobs.busy
+    assert session.scene.value.overlay.title == (
+        "Effective field of test_resnet layer2: what its middle unit depends on"
+    )
+    shown = session.scene.value.overlay.values
+    # The same average for the other picture, without more work.
+    session.documents.show(session.documents.all[1].key)
+    assert not session.jobs.busy
+    assert (session.scene.value.overlay.values == shown).all()
+    again = ask(session)
+    assert again.weights.currentData() == "untrained"
+    again.none.click()
+    assert (session.display.value.compare, session.display.value.stage) == ("", "")
+    assert session.scene.value.overlay.title.startswith("Effective field behind the block of layer")
+
+
+def test_a_picture_that_is_opened_is_in_the_average(qtbot, opened: Session, pictures) -> None:
+    opened.display.set(replace(opened.display.value, map="effective field"))
+    settle(qtbot, opened)
+    assert "whose vector's gradient this is, this picture" in opened.scene.value.overlay.caption
+    opened.workflow.open_paths(pictures(2)[1:])
+    settle(qtbot, opened)
+    assert "mean over 2 pictures" in opened.scene.value.overlay.caption
+
+
+def test_cancelling_keeps_theoretical_fields_alone(qtbot, opened: Session) -> None:
+    def cancel(title: str) -> None:
+        if "network's gradients" in title:
+            opened.jobs.cancel()
+
+    opened.jobs.started.connect(cancel)
+    wished = replace(opened.display.value, compare="test_resnet", compare_weights="untrained")
+    opened.display.set(wished)
+    settle(qtbot, opened)
+    opened.jobs.started.disconnect(cancel)
+    assert opened.display.value == replace(wished, compare_weights="")
+    assert opened.scene.value.scatter.reference("network") is not None
+    assert opened.scene.value.scatter.reference("network effective") is None
+
+
+def test_weights_that_can_not_be_had_are_said(qtbot, opened: Session, tmp_path) -> None:
+    weights = str(tmp_path / "none.safetensors")
+    wished = {"compare": "test_resnet", "compare_weights": weights, "stage": "layer2"}
+    opened.display.set(replace(opened.display.value, map="effective field", **wished))
+    settle(qtbot, opened)
+    assert "none.safetensors" in opened.scene.value.overlay.blank
+    assert any("no effective fields of test_resnet" in why for why in opened.scene.value.scatter.missing)
 
 
 def ask(session: Session) -> NetworkPicker:

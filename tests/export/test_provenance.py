@@ -195,6 +195,24 @@ def test_values_of_the_wrong_kind_fall_back_to_defaults(tmp_path: Path) -> None:
     assert (found.image, found.view) == ("", "overlay")
 
 
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [
+        ("resnet18", "resnet18"),
+        ("torchvision/resnet18", "torchvision/resnet18"),
+        ("net.onnx", ""),
+        ("net.PT2", ""),
+        ("../net", ""),
+        ("/dev/zero", ""),
+        (["resnet18"], ""),
+    ],
+)
+def test_a_network_is_compared_with_by_its_name_alone(written: object, taken: str, tmp_path: Path) -> None:
+    display = {"compare": written, "compare_weights": "\u00e9" * 200}
+    facts = {"patchreach": "1", "format": 1, "model": {"name": "sample"}, "display": display}
+    assert restore(figure_with(facts, tmp_path)).display.compare == taken
+
+
 def test_a_figure_that_names_no_model_can_not_be_restored(tmp_path: Path) -> None:
     assert restore(figure_with({"patchreach": "1", "format": 1, "model": {"name": ""}}, tmp_path)) is None
 
@@ -211,7 +229,23 @@ ANYTHING = st.recursive(
     st.fixed_dictionaries({"name": st.just("sample"), "weights": ANYTHING, "input_size": ANYTHING}),
     st.fixed_dictionaries(dict.fromkeys(("query", "pins", "layer", "head", "fusion", "direction"), ANYTHING)),
     st.fixed_dictionaries(
-        dict.fromkeys(("protocol", "opacity", "grid", "ring", "theme", "colormap"), ANYTHING)
+        dict.fromkeys(
+            (
+                *(
+                    "protocol",
+                    "opacity",
+                    "grid",
+                    "ring",
+                    "theme",
+                    "colormap",
+                    "map",
+                    "start_layer",
+                    "map_class",
+                ),
+                *("x_measure", "y_measure", "kinds", "compare", "compare_weights", "stage", "likeness_of"),
+            ),
+            ANYTHING,
+        )
     ),
 )
 def test_whatever_a_figure_says_the_views_can_be_composed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os.path
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from viewer.backends.what_if import Change, parse
-from viewer.export.provenance import read_provenance
+from viewer.export.provenance import model_name, read_provenance
+from viewer.images.sources import MODEL_SUFFIXES
 from viewer.state.axes import is_known
 from viewer.state.display import (
     Centring,
@@ -148,9 +150,8 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
     for axis in ("x_measure", "y_measure"):
         if is_known(raw.get(axis), with_layer=axis == "x_measure"):
             found[axis] = raw[axis]
-    # A file by its name alone is not found again; a network's name is.
     compare = raw.get("compare")
-    if isinstance(compare, str) and len(compare) <= 200 and not compare.endswith(".onnx"):
+    if isinstance(compare, str) and len(compare) <= 200 and _names_network(compare):
         found["compare"] = compare
         weights, stage = raw.get("compare_weights"), raw.get("stage")
         if isinstance(weights, str) and len(weights) <= 200:
@@ -162,11 +163,18 @@ def _display(raw: dict[str, Any]) -> DisplayValue:
     return replace(default, **found)
 
 
+def _names_network(text: str) -> bool:
+    """Return whether it is a name: a file is not found again without its folder, and figures name none."""
+    return model_name(text) == text and Path(text).suffix.lower() not in MODEL_SUFFIXES
+
+
 def _with_network(display: DisplayValue, folder: Path) -> DisplayValue:
     """Look for the checkpoint of a network that is compared with beside the figure."""
     beside = folder / display.compare_weights
     named = display.compare_weights not in ("", TRAINED, UNTRAINED)
-    return replace(display, compare_weights=str(beside)) if named and beside.is_file() else display
+    # Not pathlib's, which raises for a name that is too long: what a figure names may be anything.
+    found = named and os.path.isfile(beside)  # noqa: PTH113
+    return replace(display, compare_weights=str(beside)) if found else display
 
 
 def _is_colormap(name: str) -> bool:

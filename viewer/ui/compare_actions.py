@@ -70,7 +70,10 @@ class CompareActions(QObject):
 
             return network_fields(name, None, job)
 
-        self._jobs.submit(Request(f"Reading the layers of {name}", work, self._done, self._failed, (_SCOPE,)))
+        def failed(error: PatchreachError) -> None:
+            self._failed(name, error)
+
+        self._jobs.submit(Request(f"Reading the layers of {name}", work, self._done, failed, (_SCOPE,)))
 
     def _done(self, fields: NetworkFields) -> None:
         self._reading = ""
@@ -78,9 +81,11 @@ class CompareActions(QObject):
         if self._documents.current is not None:
             self._documents.update(self._documents.current.key)
 
-    def _failed(self, error: PatchreachError) -> None:
+    def _failed(self, name: str, error: PatchreachError) -> None:
         self._reading = ""
         # Who cancelled knows, and of a bug the window tells with its details.
         if not isinstance(error, Cancelled | Bug):
             self._window.say(str(error))
-        self._choose("", "")
+        # One that was read before may have been chosen meanwhile.
+        if self._display.value.compare == name:
+            self._choose("", "")

@@ -345,3 +345,36 @@ def test_other_preprocessing_is_worked_on_and_the_step_stays(lesson, qtbot):
     settle(qtbot, lesson)
     assert any("divisible by 3, unlike 64 x 64 pixels" in text for text in lesson.window.messages.texts)
     assert lesson.lesson.lesson.value.ready
+
+
+def test_squares_are_left_alone_while_they_are_worked_on(lesson, qtbot):
+    go_to(lesson, 3)
+    lesson.window.preprocessing_asked.emit(replace(lesson.documents.model.preprocessing, size=(60, 90)))
+    qtbot.waitUntil(lambda: lesson.documents.current.record is None, timeout=60_000)
+    panel(lesson).brightened.emit(8, 0.0)
+    settle(qtbot, lesson)
+    assert lesson.lesson.lesson.brightness[8] == pytest.approx(1.0, abs=0.6 / 255)
+    panel(lesson).brightened.emit(8, 0.0)
+    assert lesson.lesson.lesson.brightness[8] == 0.0
+
+
+def test_preprocessing_of_its_model_ends_with_it(opened, qtbot):
+    before = opened.documents.model
+    opened.lesson.begin()
+    settle(qtbot, opened)
+    opened.window.preprocessing_asked.emit(replace(opened.documents.model.preprocessing, size=(60, 90)))
+    opened.lesson.end()
+    settle(qtbot, opened)
+    assert opened.documents.model is before
+    assert opened.documents.current.status == "done"
+
+
+def test_preprocessing_that_was_asked_for_before_it_comes_first(opened, qtbot):
+    opened.lesson.begin()
+    opened.window.preprocessing_asked.emit(replace(opened.documents.model.preprocessing, size=(96, 96)))
+    settle(qtbot, opened)
+    assert opened.documents.model.name == "worked-example"
+    opened.lesson.end()
+    settle(qtbot, opened)
+    assert opened.documents.model.preprocessing.size == (96, 96)
+    assert opened.documents.current.status == "done"

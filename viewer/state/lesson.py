@@ -112,7 +112,12 @@ class Lesson:
         return self._here == name or name in self._rooms
 
     def brighten(self, patch: int, brightness: float) -> None:
-        """Change the brightness of one of the nine patches, 0 to 1; all is computed anew."""
+        """Change the brightness of one of the nine patches, 0 to 1; all is computed anew.
+
+        While they are being worked on, with other preprocessing, nothing happens.
+        """
+        if not _is_done(self._documents.current):
+            return
         now = list(self.brightness)
         now[patch] = min(max(brightness, 0.0), 1.0)
         self._show_nine(tuple(now))

@@ -104,10 +104,10 @@ class LessonActions(QObject):
         self._jobs.submit(Request("Preparing the lesson", work, self._prepared, self._say))
 
     def _prepared(self, nine: Stage) -> None:
-        """Begin, unless something waits to be opened: jobs come one by one, so nothing else runs now."""
+        """Begin, unless something waits to be opened or done: jobs come one by one, so nothing else runs."""
         if not self._asked:
             return
-        if self._workflow.pending:
+        if self._workflow.pending or self._jobs.busy:
             self._waits = True
             return
         self._asked = False

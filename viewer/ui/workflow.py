@@ -120,15 +120,16 @@ class Workflow(QObject):
         if model is None or how == model.preprocessing:
             return
         self._jobs.invalidate("model")
-        self._jobs.submit(
-            Request(
-                "Changing the preprocessing",
-                lambda job: model.with_preprocessing(how),
-                self._documents.set_model,
-                self._say,
-                ("model",),
-            )
-        )
+
+        def work(job: Job) -> Model:
+            return model.with_preprocessing(how)
+
+        def done(changed: Model) -> None:
+            # Meanwhile a lesson may have ended, whose model it was.
+            if self._documents.model is model:
+                self._documents.set_model(changed)
+
+        self._jobs.submit(Request("Changing the preprocessing", work, done, self._say, ("model",)))
 
     def retry(self, key: int) -> None:
         """Try a failed picture again."""

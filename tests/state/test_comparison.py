@@ -134,6 +134,8 @@ def test_effective_fields_are_lines_of_their_own() -> None:
 def test_stages_that_lie_close_share_their_words() -> None:
     levels = [(30.0, "layer3"), (10.0, "conv1"), (11.0, "layer1"), (12.0, "layer2")]
     assert comparison.shared_words(levels) == [(10.0, "conv1 to layer2"), (30.0, "layer3")]
+    mixed = [(10.0, "conv1"), (30.0, "layer1"), (10.0, "layer2"), (29.0, "layer3")]
+    assert comparison.shared_words(mixed) == [(10.0, "conv1, layer2"), (29.0, "layer1, layer3")]
 
 
 def test_the_read_out_places_the_selected_head() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
-from viewer.export.typesetting import font, text_width, wrap, wrap_clauses
+from viewer.export.typesetting import DPI, font, text_width, wrap, wrap_clauses
 from viewer.state.kinds import counted, mark_of
 from viewer.state.ranges import nice_range
 
@@ -92,14 +92,25 @@ class ScatterPart:
         """Pixels right of the frame, for words beside levels."""
         words = [text for reference in self.scatter.references for _, text in reference.notes]
         widest = max((text_width(text, _NOTE * self.style.small) for text in words), default=0)
-        return round(widest + 0.8 * self.style.em) if words else 0
+        return round(widest + (self._gap + 0.4) * self.style.em) if words else 0
+
+    @property
+    def _gap(self) -> float:
+        """Ems from the frame to words beside levels: more where lines have to lead to them."""
+        moved = any(place != level for (level, _), place in self._apart.items())
+        return 1.4 if moved else 0.4
+
+    @cached_property
+    def _span(self) -> float:
+        low, high = nice_range(self.scatter, "y")
+        return high - low
 
     @cached_property
     def _apart(self) -> dict[tuple[float, str], float]:
         """Where the words beside each level stand: moved apart where they would lie on one another."""
-        low, high = nice_range(self.scatter, "y")
+        high = nice_range(self.scatter, "y")[1]
         pixels = 1.2 * _NOTE * self.style.em * self.style.small / self.style.points
-        line = pixels * (high - low) / self._plot_height
+        line = pixels * self._span / self._plot_height
         places, free = {}, -np.inf
         for level, words in sorted(note for one in self.scatter.references for note in one.notes):
             places[level, words] = max(level, free)
@@ -249,17 +260,24 @@ class ScatterPart:
         axes.plot(*places, **self._reference_marks(reference))
         right = nice_range(self.scatter, "x")[1]
         for level, words in reference.notes:
-            level = self._apart[level, words]
+            aside = self._apart[level, words] - level
             axes.annotate(
                 words,
                 (right, level),
-                xytext=(0.4 * self.style.points, 0),
+                xytext=(self._gap * self.style.points, aside * self._plot_height / self._span * 72 / DPI),
                 textcoords="offset points",
+                # Where they were moved away from their level, a thin line leads there.
+                arrowprops=self._leader(reference) if abs(aside) > 1e-3 * self._span else None,
                 color=reference.colour(self.style.palette),
                 fontproperties=font(_NOTE * self.style.small),
                 horizontalalignment="left",
                 verticalalignment="center",
             )
+
+    def _leader(self, reference: Reference) -> dict[str, Any]:
+        colour = reference.colour(self.style.palette)
+        ends = {"shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}
+        return {"arrowstyle": "-", "color": colour, "linewidth": 0.5, **ends}
 
     def _draw_legend(self, sheet: Sheet, left: float, top: float) -> None:
         em = self.style.em

@@ -193,15 +193,23 @@ def _notes(found: tuple[Level, ...]) -> tuple[tuple[float, str], ...]:
 
 
 def shared_words(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Return names beside levels; of those that lie close together first and last, at the lowest."""
+    """Return the names of levels, given in forward order; those that lie close together share words."""
     close = _CLOSE * max(level for level, _ in levels)
-    groups: list[list[tuple[float, str]]] = []
-    for one in sorted(levels):
-        if groups and one[0] - groups[-1][0][0] <= close:
-            groups[-1].append(one)
+    groups: list[list[int]] = []
+    for place in sorted(range(len(levels)), key=lambda place: levels[place][0]):
+        if groups and levels[place][0] - levels[groups[-1][0]][0] <= close:
+            groups[-1].append(place)
         else:
-            groups.append([one])
-    return [(group[0][0], " to ".join(dict.fromkeys((group[0][1], group[-1][1])))) for group in groups]
+            groups.append([place])
+    names = [name for _, name in levels]
+    return [(levels[group[0]][0], _names(names, sorted(group))) for group in groups]
+
+
+def _names(names: Sequence[str], places: Sequence[int]) -> str:
+    """Return some of the names: "a", "a, c", and of more than two that follow each other "a to d"."""
+    if len(places) > 2 and places[-1] - places[0] == len(places) - 1:
+        return f"{names[places[0]]} to {names[places[-1]]}"
+    return ", ".join(names[place] for place in places)
 
 
 def _note(group: list[Level]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 import struct
 import tarfile
@@ -214,9 +215,55 @@ def test_a_table_without_pictures_is_named_with_its_columns(tmp_path):
     (entry,) = Source(str(path)).entries()
     with pytest.raises(ImageError, match="has no column of pictures; its columns are text, number"):
         entry.open()
+    with pytest.raises(FileError, match=r"no column of pictures.*Call the column .* `image`"):
+        Source(str(path)).check()
+    assert Source(str(tmp_path)).count() == 1
     path = parquet_of(tmp_path / "t.parquet", {"image": [None, b"no picture"]})
     first, second = Source(str(path)).entries()
     with pytest.raises(ImageError, match="row 0 is an empty cell"):
         first.open()
     with pytest.raises(ImageError, match="row 1 is not a picture"):
         second.open()
+
+
+def test_columns_of_one_name_are_refused_with_it(files, tmp_path):
+    path, data = tmp_path / "t.parquet", pyarrow.array(list(files.values()))
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays([data, data], names=["image", "image"]), path)
+    with pytest.raises(FileError, match="has several columns that are called image"):
+        Source(str(path)).check()
+
+
+@pytest.mark.parametrize("kind", ["large_string", "dictionary"])
+def test_names_of_a_table_are_taken_from_any_column_of_text(kind, files, tmp_path):
+    texts = pyarrow.array(list(files))
+    texts = texts.dictionary_encode() if kind == "dictionary" else texts.cast(pyarrow.large_string())
+    path = parquet_of(tmp_path / "t.parquet", {"image": list(files.values()), "file_name": texts})
+    assert names(path) == list(files)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes have names here")
+def test_a_pipe_that_is_called_like_an_archive_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.zip")
+    draw(tmp_path / "b.png", 1)
+    pipe, picture = Source(str(tmp_path)).entries()
+    with pytest.raises(ImageError, match=r"a\.zip is not the archive its name says"):
+        pipe.open()
+    assert picture.name == "b.png"
+    assert Source(str(tmp_path)).count() == 2
+
+
+@pytest.mark.skipif(os.mkdir not in os.supports_dir_fd, reason="no path can be too long here")
+def test_a_folder_that_cannot_be_read_is_named(tmp_path):
+    draw(tmp_path / "a.png", 1)
+    within = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):  # deeper than any path may be long
+        os.mkdir("d" * 240, dir_fd=within)
+        deeper = os.open("d" * 240, os.O_RDONLY, dir_fd=within)
+        os.close(within)
+        within = deeper
+    os.close(within)
+    picture, folder = Source(str(tmp_path)).entries()
+    assert picture.name == "a.png"
+    with pytest.raises(ImageError, match=r"d is a folder that can't be read \(File name too long\)"):
+        folder.open()
+    assert Source(str(tmp_path)).count() == 2

@@ -69,12 +69,24 @@ class Source:
         FileError
             If it is missing or of another kind; the text says what would do.
         """
-        if self.path == SAMPLE or os.path.isdir(self.path):  # noqa: PTH112 - no error for endless names
+        if self.path == SAMPLE:
             return
         path = Path(self.path)
+        try:
+            self._check(path)
+        except OSError as error:
+            raise FileError(path, f"can't be read ({error.strerror or error})") from error
+
+    def _check(self, path: Path) -> None:
+        if os.path.isdir(self.path):  # noqa: PTH112 - no error for endless names
+            os.scandir(path).close()
+            return
         if not os.path.isfile(self.path):  # noqa: PTH113
             raise FileError(path, "does not exist", "Give a folder, a zip, a tar or a Parquet file.")
-        if _opener(path) is None:
+        opener = _opener(path)
+        if opener is tables.rows:
+            tables.count(path)
+        elif opener is None:
             picture = "is a single picture" if kind_of(path) == "image" else "is neither folder nor archive"
             raise FileError(path, picture, "A study takes a folder, a zip, a tar or a Parquet file.")
 
@@ -95,12 +107,13 @@ class Source:
         """Return how many entries there are; None where only unpacking everything would tell."""
         if self.path != SAMPLE and os.path.isdir(self.path):  # noqa: PTH112
             total = 0
-            for found in _files(Path(self.path)):
+            closed: list[OSError] = []
+            for found in _files(Path(self.path), closed.append):
                 more = _count_archive(found) if _is_archive(found) else 1
                 if more is None:
                     return None
                 total += more
-            return total
+            return total + len(closed)
         return len(SAMPLES) * len(_CROPS) if self.path == SAMPLE else _count_archive(Path(self.path))
 
 
@@ -111,17 +124,24 @@ def _samples() -> Iterator[Entry]:
 
 
 def _folder(top: Path) -> Iterator[Entry]:
-    for path in _files(top):
+    closed: list[OSError] = []
+    for path in _files(top, closed.append):
         name = path.relative_to(top).as_posix()
         if _is_archive(path):
             yield from _archive(path, f"{name}/")
         else:
             yield FileEntry(name, path)
+    for error in closed:
+        name = Path(error.filename).relative_to(top).as_posix()
+        yield BadEntry(name, -1, f"is a folder that can't be read ({error.strerror})")
 
 
-def _files(top: Path) -> Iterator[Path]:
-    """Yield pictures and archives below a folder, by name, without following linked folders."""
-    for folder, below, files in os.walk(top):
+def _files(top: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
+    """Yield pictures and archives below a folder, by name, without following linked folders.
+
+    `closed` is told of each folder that can't be read.
+    """
+    for folder, below, files in os.walk(top, onerror=closed):
         if SETTINGS in files:
             below.clear()
             continue
@@ -156,6 +176,8 @@ def _archive(path: Path, prefix: str) -> Iterator[Entry]:
 
 def _opener(path: Path) -> Callable[[Path, str], Iterator[Entry]] | None:
     """Return what lists the entries of an archive, by its content; None if it is none."""
+    if path.exists() and not path.is_file():
+        return None  # a pipe would be waited for
     with path.open("rb") as file:
         head = file.read(4)
     if head == b"PAR1":

@@ -19,8 +19,16 @@ _BUFFER = 1 << 20
 
 
 def count(path: Path) -> int:
-    """Return the number of rows."""
-    return _open(path).metadata.num_rows
+    """Return the number of rows.
+
+    Raises
+    ------
+    FileError
+        As `rows` does before its first.
+    """
+    file = _open(path)
+    _columns(path, file.schema_arrow)
+    return file.metadata.num_rows
 
 
 def rows(path: Path, prefix: str) -> Iterator[Entry]:
@@ -76,10 +84,13 @@ def _columns(path: Path, schema: pyarrow.Schema) -> tuple[str, str | None]:
         raise FileError(
             path, f"{problem}; its columns are {listing}", "Call the column of encoded pictures `image`."
         )
-    import pyarrow
-
-    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
-    return (by_name or found)[0], next((name for name in _KEY_NAMES if name in texts), None)
+    column = (by_name or found)[0]
+    if schema.names.count(column) > 1:
+        raise FileError(
+            path, f"has several columns that are called {column}", "Give them names of their own."
+        )
+    texts = [field.name for field in schema if _is_text(field.type) and schema.names.count(field.name) == 1]
+    return column, next((name for name in _KEY_NAMES if name in texts), None)
 
 
 def _holds_bytes(kind: pyarrow.DataType) -> bool:
@@ -90,10 +101,17 @@ def _holds_bytes(kind: pyarrow.DataType) -> bool:
     return _is_binary(kind)
 
 
+# By their names: the views are types that older versions of pyarrow lack.
 def _is_binary(kind: pyarrow.DataType) -> bool:
+    return str(kind) in ("binary", "large_binary", "binary_view")
+
+
+def _is_text(kind: pyarrow.DataType) -> bool:
     import pyarrow
 
-    return pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def _entry(value: object, key: object, place: int, prefix: str) -> Entry:

@@ -24,6 +24,21 @@ _OVER = {
     "nmi": _ALL_KEYS,
     "offset_share": "between patches",
 }
+# Where there is little room: shorter words for measures whose names are long.
+_BRIEF = {
+    DISTANCE: ("mean distance", "distance"),
+    "mean_hops": ("Chebyshev distance", "Chebyshev"),
+    "local_1": ("within 1 hop",),
+    "local_2": ("within 2 hops",),
+    "local_3": ("within 3 hops",),
+    "normalized_entropy": ("norm. entropy",),
+    "effective_tokens": ("eff. tokens",),
+    "prefix_mass": ("on prefix tokens", "prefix"),
+    "sink_mass": ("on sink tokens", "sinks"),
+    "row_cosine": ("row cosine",),
+    "nmi": ("mutual information", "NMI"),
+    "offset_share": ("offset's variance", "offset"),
+}
 _DIGITS = {"px": 1, "patches": 2, "hops": 2, "nats": 2, "tokens": 1}
 
 
@@ -132,3 +147,8 @@ def is_known(name: object, with_layer: bool = False) -> bool:
 def plain_name(name: str) -> str:
     """Return the name that choices have: the distance's without its unit."""
     return DISTANCE if name.startswith(f"{DISTANCE}_") else name
+
+
+def forms(name: str, words: str) -> tuple[str, ...]:
+    """Return words for a choice of `choices`, then shorter ones for the same."""
+    return (words, *_BRIEF.get(name, ()))

@@ -28,6 +28,10 @@ _KEYS = (
     ("Ctrl+E", "export a figure or a table"),
     ("Ctrl+W, Del", "close the picture"),
     ("Page Down, Page Up", "in the lesson (Help menu): the next step, the step before"),
+    (
+        "F8, double click on a tab",
+        "give scatter, likeness or what-if lab the picture's room too, and back",
+    ),
     ("F9", "show or hide the film strip"),
     ("F1", "show this page"),
     ("Ctrl+Q", "quit"),

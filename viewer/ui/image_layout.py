@@ -26,6 +26,8 @@ _WORST_CAPTION = (
     "; 62 % of the attention on patches lies outside"
 )
 _SMALL = 0.8  # a small title's share of ordinary type
+_WIDEST = 0.45  # of the width, that something beside the title may take
+_NOTHING = QSizeF(0, 0)
 _LOW = 20.0  # lines of type; a panel lower than this is a low one
 
 Sides = tuple[float, float, float, float]
@@ -110,7 +112,9 @@ class ImageLayout:
         )
 
 
-def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF) -> ImageLayout:
+def lay_out(
+    size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF, corner: QSizeF = _NOTHING
+) -> ImageLayout:
     """Divide the panel.
 
     Parameters
@@ -123,6 +127,8 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
         What is to be painted; only its shapes and names matter.
     metrics
         Of the theme's ordinary type.
+    corner
+        Size of what stands in the upper left: the title is beside it, or below where room is short.
     """
     line, em = metrics.height(), metrics.averageCharWidth()
     margin = round(0.8 * em)
@@ -130,8 +136,11 @@ def lay_out(size: QSizeF, ratio: float, overlay: Overlay, metrics: QFontMetricsF
     title_width = metrics.horizontalAdvance(_WORST_TITLE) * 1.08  # bold is wider
     # Where there is little room, the picture has it: the title's type shrinks, and the caption goes.
     low = size.height() < _LOW * line
-    lines = 1.0 if title_width * (_SMALL if low else 1) <= width else 2 * _SMALL + 0.1 if low else 2.0
-    title = QRectF(margin, margin / 2, width, line * lines)
+    above, aside = (0.0, corner.width()) if corner.width() <= _WIDEST * width else (corner.height(), 0.0)
+    broken = title_width * (_SMALL if low else 1) > width - aside
+    lines = 1.0 if not broken else 2 * _SMALL + 0.1 if low else 2.0
+    title_height = max(line * lines, corner.height() if aside else 0.0)
+    title = QRectF(margin + aside, margin / 2 + above, width - aside, title_height)
     chips, chips_bottom = _chips(overlay, metrics, QRectF(margin, title.bottom(), width, line))
     beside = metrics.horizontalAdvance("≥ 0.05") + 2.2 * line + margin
     top = chips_bottom + margin / 2

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, QSizeF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPixmap, QRegion
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from viewer.state.colormaps import rgba
@@ -39,10 +39,15 @@ class ImagePanel(QWidget):
         Told what the mouse points at and clicks on.
     display
         Read for the theme at the start.
+    corner
+        Controls that stand in the upper left.
     """
 
-    def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, selection: Selection, display: Display, corner: QWidget | None = None) -> None:
+        super().__init__()
+        self._corner = corner
+        if corner is not None:
+            corner.setParent(self)
         self._selection = selection
         self._palette = palette_of(display.value.theme)
         self._overlay: Overlay | None = None
@@ -72,7 +77,9 @@ class ImagePanel(QWidget):
             self._photo = None
         if overlay is None or before is None or overlay.whole is not before.whole:
             self._small = None
-        self.update()
+        whole = QRegion(self.rect())
+        # The controls are not painted anew for each hover.
+        self.update(whole if self._corner is None else whole - QRegion(self._corner.geometry()))
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
@@ -105,7 +112,9 @@ class ImagePanel(QWidget):
             self._selection.pin(query)
 
     def event(self, event: QEvent) -> bool:
-        """Say of a pin under a resting mouse what a click does."""
+        """Say of a pin under a resting mouse what a click does; give controls the room they need."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._place_corner()
         if event.type() != QEvent.Type.ToolTip:
             return super().event(event)
         help_event: QHelpEvent = event
@@ -132,12 +141,22 @@ class ImagePanel(QWidget):
         """Divide the panel anew."""
         self._layout = self._photo = self._small = None
         super().resizeEvent(event)
+        self._place_corner()
+
+    def _place_corner(self) -> None:
+        if self._corner is not None:
+            size = self._corner.sizeHint().boundedTo(self.size())
+            if size != self._corner.size():
+                self._layout = self._photo = self._small = None
+                self.update()
+            self._corner.setGeometry(QRect(QPoint(0, 0), size))
 
     def _laid_out(self, overlay: Overlay) -> ImageLayout:
         if self._layout is None:
             metrics = QFontMetricsF(font(self._palette))
             size, ratio = QSizeF(self.size()), self.devicePixelRatioF()
-            self._layout = lay_out(size, ratio, overlay, metrics)
+            corner = QSizeF(0, 0) if self._corner is None else QSizeF(self._corner.size())
+            self._layout = lay_out(size, ratio, overlay, metrics, corner)
         return self._layout
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize
 from PySide6.QtGui import QFontMetricsF
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from viewer.state.palette import palette as palette_of
+from viewer.ui.choice_row import ChoiceRow
 from viewer.ui.likeness_canvas import LikenessCanvas
-from viewer.ui.marks import control_font, font
+from viewer.ui.marks import font
+from viewer.ui.short_box import ShortBox
 
 if TYPE_CHECKING:
     from viewer.state.display import Display, DisplayValue
@@ -19,11 +21,23 @@ if TYPE_CHECKING:
     from viewer.state.palette import Palette
     from viewer.state.selection import Selection
 
-# Field of `DisplayValue`, what is chosen, and each value with its words.
+# Field of `DisplayValue`, what is chosen, and each value with its words and shorter ones.
 _CHOICES = (
-    ("likeness_of", "What is compared", (("layers", "Layers"), ("heads", "Heads of the shown layer"))),
-    ("likeness_heads", "Maps", (("fused", "mean of heads"), ("shown", "the shown head"))),
-    ("likeness", "Cosine", (("plain", "plain"), ("centred", "column means removed"))),
+    (
+        "likeness_of",
+        "What is compared",
+        (("layers", ("Layers",)), ("heads", ("Heads of the shown layer", "Heads of a layer", "Heads"))),
+    ),
+    (
+        "likeness_heads",
+        "Maps",
+        (("fused", ("mean of heads", "mean")), ("shown", ("the shown head", "one head"))),
+    ),
+    (
+        "likeness",
+        "Cosine",
+        (("plain", ("plain cosine", "plain")), ("centred", ("column means removed", "centred"))),
+    ),
 )
 _LEAST_SQUARE = 100  # pixels
 
@@ -37,6 +51,11 @@ class LikenessPanel(QWidget):
         Told which layer or head is clicked on.
     display
         Told the choices.
+
+    Attributes
+    ----------
+    header
+        The controls, above the square or wherever they are put.
     """
 
     def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
@@ -44,19 +63,14 @@ class LikenessPanel(QWidget):
         self._selection, self._display = selection, display
         self._likeness: Likeness | None = None
         self.canvas = LikenessCanvas()
-        self.boxes = {field: _box(name, options) for field, name, options in _CHOICES}
-        header = QHBoxLayout()
-        header.setContentsMargins(4, 2, 4, 2)
+        self.boxes = {field: ShortBox(name, options) for field, name, options in _CHOICES}
+        self.header = ChoiceRow(*self.boxes.values())
         for box in self.boxes.values():
-            # They grow up to their longest words.
-            header.addWidget(box, 100)
             box.activated.connect(self._choose)
-        header.addStretch(1)
-        self._header = header
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        column.addLayout(header)
+        column.addWidget(self.header)
         column.addWidget(self.canvas, 1)
         self.canvas.chosen.connect(self._select)
         display.changed.connect(self._follow)
@@ -66,11 +80,12 @@ class LikenessPanel(QWidget):
     def least_height(self) -> int:
         """Return the height at which the square can be read."""
         line = QFontMetricsF(font(palette_of(self._display.value.theme))).height()
-        return int(self._header.sizeHint().height() + _LEAST_SQUARE + 2.9 * line)
+        return int(_LEAST_SQUARE + 2.9 * line)
 
     def minimumSizeHint(self) -> QSize:
         """Return the least size at which the square can be read; what does not fit of the header is cut."""
-        return QSize(200, self.least_height())
+        above = self.header.sizeHint().height() if self.header.parentWidget() is self else 0
+        return QSize(200, above + self.least_height())
 
     def paint(self, likeness: Likeness | None) -> None:
         """Show a description, or nothing."""
@@ -79,11 +94,6 @@ class LikenessPanel(QWidget):
 
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
-        for box in self.boxes.values():
-            box.setFont(control_font(palette))
-            metrics = QFontMetricsF(box.font())
-            words = (box.itemText(place) for place in range(box.count()))
-            box.setMaximumWidth(int(max(map(metrics.horizontalAdvance, words)) + 3 * metrics.height()))
         self.canvas.set_theme(palette)
         self.updateGeometry()
 
@@ -106,14 +116,3 @@ class LikenessPanel(QWidget):
         if self._likeness.of == "layers":
             ref = ref._replace(head=self._selection.value.head.head)
         self._selection.select_head(ref)
-
-
-def _box(name: str, options: tuple[tuple[str, str], ...]) -> QComboBox:
-    box = QComboBox()
-    box.setAccessibleName(name)
-    box.setToolTip(name)
-    for value, words in options:
-        box.addItem(words, value)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(max(8, min(len(words) for _, words in options)))
-    return box

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QSpinBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QSpinBox, QWidget
 
 from viewer.state.class_map import best_classes
 from viewer.ui.choices import MAP_CHOICE, ROLLOUT_FUSION
@@ -156,17 +156,6 @@ class ClassBox(QComboBox):
 
     def _set(self, number: int) -> None:
         self._display.set(replace(self._display.value, map_class=number))
-
-
-def under(bar: MapBar, panel: QWidget) -> QWidget:
-    """Return a panel with the bar above it."""
-    whole = QWidget()
-    column = QVBoxLayout(whole)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(0)
-    column.addWidget(bar)
-    column.addWidget(panel, 1)
-    return whole
 
 
 def _labelled(row: QHBoxLayout, words: str, control: QWidget) -> QLabel:

@@ -13,7 +13,6 @@ from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPainterPath, QPen, Q
 
 from viewer.state.colormaps import LEVELS, lut
 from viewer.state.palette import HATCH_INK, HATCH_STEP, HATCH_WIDTH, VEIL
-from viewer.ui.theme import CONTROLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,11 +31,6 @@ def font(palette: Palette, scale: float = 1.0, bold: bool = False) -> QFont:
     found.setPointSizeF(palette.points * scale)
     found.setBold(bold)
     return found
-
-
-def control_font(palette: Palette) -> QFont:
-    """Return the type of controls beside a view: they are for who speaks, not for the lecture hall."""
-    return font(palette, min(CONTROLS / palette.points, 1.0))
 
 
 def unbroken(words: str) -> str:

@@ -150,6 +150,9 @@ class Menus:
             "Draw the stages of a ResNet, or another network, on the scatter",
         )
         menu.addSeparator()
+        add(
+            menu, "&Larger lower views", "F8", self._window.enlarge_tabs, "Over the picture, or back below it"
+        )
         add(menu, "&Film strip", "F9", self._window.toggle_film_strip, "Show or hide the film strip")
 
     def _change(self, **changes: object) -> None:

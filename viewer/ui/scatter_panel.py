@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt
 from PySide6.QtGui import QFontMetricsF
-from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QCheckBox, QLabel, QVBoxLayout, QWidget
 
-from viewer.state.axes import LAYER, axis_of, choices, plain_name
+from viewer.state.axes import LAYER, axis_of, choices, forms, plain_name
 from viewer.state.kinds import counted
 from viewer.state.palette import palette as palette_of
 from viewer.state.references import CONVOLUTION_LABEL
 from viewer.state.words import query_words
-from viewer.ui.marks import control_font, font
-from viewer.ui.scatter_plot import LEAST_PLOT, ScatterPlot
+from viewer.ui.choice_row import ChoiceRow
+from viewer.ui.marks import font
+from viewer.ui.scatter_plot import ScatterPlot
+from viewer.ui.short_box import ShortBox
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QResizeEvent
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from viewer.state.scatter import Scatter
     from viewer.state.selection import HeadRef, Selection
 
-_UNITS = ("px", "patches")
+_UNITS = {"px": ("px",), "patches": ("patches",)}
 # Each kind of reference with its mark in the legend, and what it is called where there is little room.
 _REFERENCES = (
     ("uniform", "– –", "uniform"),
@@ -36,7 +38,10 @@ _REFERENCES = (
     ("uniform query", "· · ·", "uniform, this query"),
     ("before", "○", "before the change"),
 )
-_PROTOCOLS = (("renormalized", "renormalized over patches"), ("original", "original protocol"))
+_PROTOCOLS = {
+    "renormalized": ("renormalized over patches", "renormalized", "renorm."),
+    "original": ("original protocol", "original", "orig."),
+}
 
 
 class ScatterPanel(QWidget):
@@ -48,6 +53,11 @@ class ScatterPanel(QWidget):
         Told which head the mouse points at and clicks on.
     display
         Told the chosen measures, unit and protocol.
+
+    Attributes
+    ----------
+    header
+        The controls, above the plot or wherever they are put.
     """
 
     def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
@@ -55,19 +65,12 @@ class ScatterPanel(QWidget):
         self._selection = selection
         self._display = display
         palette = palette_of(display.value.theme)
-        self.y = _box("What lies along the vertical axis", choices())
-        self.x = _box("What lies along the horizontal axis", ((LAYER, LAYER), *choices()))
-        self._against = QLabel("against")
+        self.y = _measures("What lies along the vertical axis", choices())
+        self.x = _measures("What lies along the horizontal axis", ((LAYER, LAYER), *choices()))
         self.kinds = QCheckBox("kinds")
         self.kinds.setToolTip("Give each dot the colour and shape of its head's kind")
-        self.unit = QComboBox()
-        self.unit.setAccessibleName("Unit of the attention distance")
-        for unit in _UNITS:
-            self.unit.addItem(unit, unit)
-        self.protocol = QComboBox()
-        self.protocol.setAccessibleName("Protocol of the attention distance")
-        for name, words in _PROTOCOLS:
-            self.protocol.addItem(words, name)
+        self.unit = ShortBox("Unit of the attention distance", _UNITS.items())
+        self.protocol = ShortBox("Protocol of the attention distance", _PROTOCOLS.items())
         self._legend = QLabel()
         self._legend.setTextFormat(Qt.TextFormat.RichText)
         self._legend.setWordWrap(True)
@@ -89,16 +92,11 @@ class ScatterPanel(QWidget):
         self.set_theme(palette)
 
     def _arrange(self) -> None:
-        self._header = header = QHBoxLayout()
-        header.setContentsMargins(4, 2, 4, 2)
-        for part in (self.y, self._against, self.x, self.unit, self.protocol, self.kinds):
-            # The lists of measures grow up to their longest words, and give way first.
-            header.addWidget(part, 100 if part in (self.x, self.y) else 0)
-        header.addStretch(1)
+        self.header = ChoiceRow(self.y, "against", self.x, self.unit, self.protocol, self.kinds)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
-        column.addLayout(header)
+        column.addWidget(self.header)
         column.addLayout(self._body, 1)
         self._body.setSpacing(2)
         self._body.addWidget(self._legend)
@@ -111,12 +109,16 @@ class ScatterPanel(QWidget):
     def minimumSizeHint(self) -> QSize:
         """Return the least size at which the plot can be read; what does not fit of the header is cut."""
         line = self._legend.fontMetrics().height()
-        return QSize(18 * line, self._header.sizeHint().height() + LEAST_PLOT + self._body.spacing())
+        return QSize(18 * line, self._above() + self.plot.least_height() + self._body.spacing())
 
     def least_height(self) -> int:
-        """Return the height at which header, one line of legend and plot can be read."""
-        line = QFontMetricsF(self._legend.font()).height()
-        return int(self._header.sizeHint().height() + 1.2 * line) + LEAST_PLOT + 3 * self._body.spacing()
+        """Return the height at which one line of legend and the plot can be read."""
+        line = 0 if self._beside else QFontMetricsF(self._legend.font()).height()
+        return int(1.2 * line) + self.plot.least_height() + 3 * self._body.spacing()
+
+    def _above(self) -> int:
+        """Return the height of the header, if it has not been put elsewhere."""
+        return self.header.sizeHint().height() if self.header.parentWidget() is self else 0
 
     def paint(self, scatter: Scatter | None) -> None:
         """Show a description, or nothing."""
@@ -127,14 +129,7 @@ class ScatterPanel(QWidget):
     def set_theme(self, palette: Palette) -> None:
         """Take other colours and another type size."""
         self._palette = palette
-        for part in (self.y, self._against, self.x, self.unit, self.protocol, self.kinds):
-            part.setFont(control_font(palette))
-        for box in (self.x, self.y):
-            metrics = QFontMetricsF(box.font())
-            words = (box.itemText(place) for place in range(box.count()))
-            box.setMaximumWidth(int(max(map(metrics.horizontalAdvance, words)) + 3 * metrics.height()))
         self._legend.setFont(font(palette))
-        self._against.setStyleSheet(f"color: {palette.text};")
         self._legend.setStyleSheet(f"color: {palette.text}; padding: 0 4px;")
         self.plot.set_theme(palette)
         self._place_legend()
@@ -156,7 +151,7 @@ class ScatterPanel(QWidget):
         self._legend.setWordWrap(self._beside)
         self._legend.setFixedWidth(int(longest) if self._beside else self.width())
         self._legend.setMinimumHeight(0 if self._beside else int(1.1 * line))
-        self._legend.setVisible(self._beside or self.height() >= self.least_height())
+        self._legend.setVisible(self._beside or self.height() >= self._above() + self.least_height())
         self._told = None
         self._tell_legend()
 
@@ -249,16 +244,12 @@ class ScatterPanel(QWidget):
         self._selection.select_head(head)
 
 
-def _box(name: str, options: tuple[tuple[str, str], ...]) -> QComboBox:
-    """Return a list that gives way where room is short; opened, it shows all its words."""
-    box = QComboBox()
-    box.setAccessibleName(name)
-    box.setToolTip(name)
-    for value, words in options:
-        box.addItem(f"{words[0].upper()}{words[1:]}", value)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    box.setMinimumContentsLength(8)
-    return box
+def _measures(name: str, options: tuple[tuple[str, str], ...]) -> ShortBox:
+    return ShortBox(name, [(value, tuple(map(_capital, forms(value, words)))) for value, words in options])
+
+
+def _capital(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}"
 
 
 def _unbroken(words: str) -> str:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from viewer.state.palette import Palette
     from viewer.state.scatter import Scatter
 
-LEAST_PLOT = 140  # pixels; lower, and distances can't be told apart
+# Pixels, and lines of type where that is large; lower, and distances can't be told apart.
+_LEAST, _LEAST_LINES = 140, 6.7
 _REACH = 12.0  # pixels from a dot within which the mouse means it
 _ANY = Axis("", "")
 # Width in pixels and dashes of each kind of reference.
@@ -80,7 +81,6 @@ class ScatterPlot(pg.PlotWidget):
             item.setZValue(depth)
             plot.addItem(item, ignoreBounds=True)
         self.setMouseTracking(True)
-        self.setMinimumHeight(LEAST_PLOT)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.set_theme(palette)
 
@@ -98,6 +98,7 @@ class ScatterPlot(pg.PlotWidget):
             axis.setStyle(tickLength=-4, maxTickLevel=0)
         # Half a line above, since the highest number may stand at the very top.
         self.getPlotItem().setContentsMargins(0, palette.points, palette.points, 0)
+        self.setMinimumHeight(self.least_height())
         self._label_axes()
         for kind, (width, style) in _DASHES.items():
             self._lines[kind].setPen(self._pen(colour_of(kind, palette), width, style))
@@ -117,6 +118,11 @@ class ScatterPlot(pg.PlotWidget):
         self._name.border = pg.mkPen(palette.faint)
         scatter, self._scatter = self._scatter, None
         self.tell(scatter)
+
+    def least_height(self) -> int:
+        """Return the height at which dots can be told apart: with numbers and words below them."""
+        line = QFontMetricsF(font(self._palette)).height()
+        return max(_LEAST, round(_LEAST_LINES * line + self._palette.points))
 
     def _pen(self, colour: str, width: float, style: Qt.PenStyle = Qt.PenStyle.SolidLine) -> QPen:
         """Return a pen as wide as `width` pixels of the window: pyqtgraph counts the screen's, finer ones."""

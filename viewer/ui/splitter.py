@@ -32,12 +32,31 @@ class Splitter(QSplitter):
         for part in parts:
             self.addWidget(part)
         self.by_hand = False
+        self._before: list[int] = []
         self.splitterMoved.connect(self._moved)
 
     def propose(self, sizes: list[int]) -> None:
         """Divide the room, unless a person has done it."""
-        if not self.by_hand:
+        if not self.by_hand and not self._before:
             self.setSizes(sizes)
+
+    @property
+    def division(self) -> tuple[int, ...]:
+        """Sizes of the parts, while one is alone those before."""
+        return tuple(self._before or self.sizes())
+
+    @property
+    def has_alone(self) -> bool:
+        """Whether one part has all the room."""
+        return bool(self._before)
+
+    def show_alone(self, part: QWidget | None) -> None:
+        """Give one part all the room; with None, all of them theirs again."""
+        before, self._before = self._before, [] if part is None else list(self.division)
+        for place in range(self.count()):
+            self.widget(place).setVisible(part is None or self.widget(place) is part)
+        if part is None and before:
+            self.setSizes(before)
 
     def restore(self, sizes: tuple[int, ...]) -> None:
         """Divide the room as a person did in an earlier session."""

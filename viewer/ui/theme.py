@@ -90,7 +90,7 @@ def _style(palette: Palette) -> str:
         QSplitter::handle {{ background: {palette.empty}; }}
         QSplitter::handle:hover {{ background: {palette.accent}; }}
         *[kind="faint"] {{ color: {palette.faint}; font-size: {small}pt; }}
-        QToolBar QWidget, #maps QWidget {{ font-size: {controls}pt; }}
+        QToolBar QWidget, #maps QWidget, #choices QWidget, #views {{ font-size: {controls}pt; }}
         QToolBar *[kind="faint"], #maps *[kind="faint"] {{ font-size: {controls - 1.0}pt; }}
         *[kind="headline"] {{ font-size: {palette.points * 1.8}pt; }}
         *[kind="bad"] {{ color: {palette.accent}; font-size: {small}pt; }}

@@ -11,7 +11,7 @@ from viewer.state.palette import palette
 from viewer.ui.heads_panel import HeadsPanel
 from viewer.ui.image_panel import ImagePanel
 from viewer.ui.likeness_panel import LikenessPanel
-from viewer.ui.map_bar import MapBar, under
+from viewer.ui.map_bar import MapBar
 from viewer.ui.readout_line import ReadoutLine
 from viewer.ui.scatter_panel import ScatterPanel
 from viewer.ui.splitter import Splitter
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from viewer.state.scene import SceneValue
     from viewer.state.selection import Selection
 
-_SCATTER_SHARE = 0.34  # of the height, where there is plenty
+# Of the height, where there is plenty: for tabs, and for tabs in a lecture hall's type.
+_LOWER_SHARES = (0.42, 0.5)
+_LARGE = 12.0  # points; larger type is for a lecture hall
 _HEADS_SHARES = (0.25, 0.55)  # of the width, at least and at most
 
 
@@ -33,8 +35,8 @@ class Views(QWidget):
 
     def __init__(self, selection: Selection, display: Display, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.image = ImagePanel(selection, display)
         self.map_bar = MapBar(display)
+        self.image = ImagePanel(selection, display, self.map_bar)
         self.heads = HeadsPanel(selection)
         self.scatter = ScatterPanel(selection, display)
         self.likeness = LikenessPanel(selection, display)
@@ -43,14 +45,15 @@ class Views(QWidget):
         self.tabs.add(self.likeness, "Likeness", "How alike layers are, or the heads of one")
         self.readout = ReadoutLine()
         # A model has more layers than a row has heads, mostly: their maps get the whole height.
-        picture = under(self.map_bar, self.image)
-        self._column = Splitter("picture and scatter", Qt.Orientation.Vertical, picture, self.tabs)
+        self._column = Splitter("picture and scatter", Qt.Orientation.Vertical, self.image, self.tabs)
         self._row = Splitter("views and heads", Qt.Orientation.Horizontal, self._column, self.heads)
         self.splitters = (self._row, self._column)
         self._shape: object = None
+        self._large = False
         self._row.resized.connect(self._divide_row)
         self._column.resized.connect(self._divide_column)
         self.tabs.currentChanged.connect(self._divide_column)
+        self.tabs.enlarge_asked.connect(self.enlarge)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -77,6 +80,11 @@ class Views(QWidget):
         super().resizeEvent(event)
         self.readout.fit_into(self.height())
 
+    def enlarge(self) -> None:
+        """Give the tabs the picture's room too, or give it back."""
+        self._column.show_alone(None if self._column.has_alone else self.tabs)
+        self._divide_column()
+
     def _divide_row(self) -> None:
         """Give the heads the width that their maps fill."""
         width, height = self._row.width() - self._row.handleWidth(), self._row.height()
@@ -87,11 +95,12 @@ class Views(QWidget):
     def _divide_column(self) -> None:
         """Give the tab in front what it needs to be read."""
         height = self._column.height() - self._column.handleWidth()
-        lower = max(self.tabs.least_height(), int(_SCATTER_SHARE * height))
+        lower = max(self.tabs.least_height(), int(_LOWER_SHARES[self._large] * height))
         self._column.propose([height - lower, lower])
 
     def _dress(self, value: DisplayValue) -> None:
         colours = palette(value.theme)
+        self._large = colours.points > _LARGE
         for panel in (self.image, self.heads, self.tabs, self.readout):
             panel.set_theme(colours)
         self.readout.fit_into(self.height())

@@ -222,6 +222,11 @@ class Window(QMainWindow):
 
         HelpDialog(self).open()
 
+    def enlarge_tabs(self) -> None:
+        """Give the lower left the picture's room too, or give it back."""
+        if self._views is not None:
+            self._views.enlarge()
+
     def toggle_film_strip(self) -> None:
         """Show or hide the film strip."""
         self.film_strip.setVisible(self.film_strip.isHidden())
@@ -318,7 +323,7 @@ class Window(QMainWindow):
     def remembered(self) -> Preferences:
         """What is to be remembered of the window: place, size, how a person divided it, recent files."""
         parts = [self.split, *(self._views.splitters if self._views else ())]
-        splitters = {part.objectName(): tuple(part.sizes()) for part in parts if part.by_hand}
+        splitters = {part.objectName(): part.division for part in parts if part.by_hand}
         return replace(
             self._preferences,
             geometry=self.saveGeometry().toBase64().data().decode(),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from viewer.study.names import REPORT, SETTINGS
+from viewer.study.names import REPORT, SETTINGS, SUMMARY
 from viewer.study.store import Store
+from viewer.ui.jobs import Request
 from viewer.ui.study_dialog import StudyDialog
 from viewer.ui.study_window import StudyWindow
 
@@ -103,3 +106,39 @@ def test_a_study_that_can_not_begin_says_why(session, qtbot, tmp_path):
     assert "holds no pictures" in view.said.text()
     assert not view.resume.isVisibleTo(view)
     assert not (tmp_path / "study").exists()
+
+
+def test_a_folder_that_lost_its_summary_is_gone_on_with(session, qtbot, pictures, tmp_path):
+    qtbot.waitUntil(lambda: session.documents.model is not None, timeout=60_000)
+    output = tmp_path / "study"
+    session.studies.start(str(pictures(2)[0].parent), output, session.studies._opening())
+    qtbot.waitUntil(lambda: ended(views()[0]), timeout=120_000)
+    views()[0].close()
+    session.studies.start(str(pictures(2)[0].parent), output, session.studies._opening())
+    assert not session.studies.jobs.busy
+    assert any(f"{output} holds a study already" in text for text in session.window.messages.texts)
+
+    (output / SUMMARY).unlink()
+    session.window.paths_dropped.emit([output])
+    qtbot.waitUntil(lambda: bool(views()) and "not finished" in views()[0].said.text(), timeout=30_000)
+    settings = output / SETTINGS
+    whole = settings.read_text()
+    for damaged in ({"model": "test_vit"}, {**json.loads(whole)["opening"], "preprocessing": "none"}, None):
+        settings.write_text(json.dumps({**json.loads(whole), "opening": damaged}))
+        views()[0].resume.click()
+        assert not session.studies.jobs.busy
+    assert any("does not tell how its model was opened" in text for text in session.window.messages.texts)
+    settings.write_text(whole)
+    views()[0].resume.click()
+    qtbot.waitUntil(lambda: ended(views()[0]), timeout=120_000)
+    assert "A head counts as local" in views()[0].said.text()
+    assert (output / SUMMARY).exists()
+
+
+def test_what_nobody_foresaw_is_told_with_its_details(session, qtbot):
+    def fail(job):
+        raise ZeroDivisionError("the details")
+
+    session.studies.jobs.submit(Request("Opening a study", fail))
+    qtbot.waitUntil(lambda: not session.studies.jobs.busy, timeout=30_000)
+    assert any("Opening a study failed because of an error" in text for text in session.window.messages.texts)

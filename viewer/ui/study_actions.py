@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QFileDialog
 
 from viewer.errors import InputError, PatchreachError
 from viewer.state.words import model_words
-from viewer.study.names import REPORT, SETTINGS
+from viewer.study.names import REPORT, SETTINGS, SUMMARY
 from viewer.study.settings import is_study, read
-from viewer.ui.jobs import Jobs, Request
+from viewer.ui.jobs import Bug, Jobs, Request
 
 if TYPE_CHECKING:
     from viewer.backends.model import Job
@@ -78,6 +78,7 @@ class StudyActions(QObject):
         self._shown: dict[Path, _Shown] = {}
         self._went_on.connect(self._show_summary)
         self.jobs.progressed.connect(self._tell)
+        self.jobs.crashed.connect(window.report_bug)
         window.study_asked.connect(self.choose)
         window.open_study_asked.connect(self.choose_study)
         window.closed.connect(self._close_all)
@@ -125,6 +126,11 @@ class StudyActions(QObject):
         from viewer.study.running import Plan
         from viewer.study.sources import Source
 
+        if is_study(output):
+            self._window.say(
+                f"{output} holds a study already. Open it to go on with it, or name a new folder."
+            )
+            return
         protocol = self._display.value.protocol
         self._run(Plan(Source(source).absolute(), opening.absolute(), protocol, output, batch=_BATCH))
 
@@ -148,9 +154,12 @@ class StudyActions(QObject):
                 shown.view.show_summary(summary)
                 shown.view.end("This study is not finished.", unfinished=True)
 
-        self.jobs.submit(
-            Request("Opening a study", work, done, lambda error: self._window.say(str(error)), (folder,))
-        )
+        def failed(error: PatchreachError) -> None:
+            # Of a bug the window tells with its details.
+            if not isinstance(error, Bug):
+                self._window.say(str(error))
+
+        self.jobs.submit(Request("Opening a study", work, done, failed, (folder,)))
 
     # Running
 
@@ -173,8 +182,13 @@ class StudyActions(QObject):
         try:
             settings = read(folder)
             opening = Opening.from_facts(settings.facts["opening"])
-        except (PatchreachError, KeyError, TypeError) as error:
-            self._window.say(f"{folder} can't be gone on with: {error}")
+        except PatchreachError as error:
+            self._window.say(str(error))
+            return
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self._window.say(
+                f"{folder} can't be gone on with: {SETTINGS} does not tell how its model was opened."
+            )
             return
         source = Source(settings.facts["source"])
         self._run(Plan(source, opening, settings.protocol, folder, resume=True, batch=_BATCH))
@@ -265,7 +279,7 @@ def _read(folder: Path) -> tuple[Summary, bool]:
     from viewer.study.store import Store
 
     store = Store.at(folder)
-    if (folder / REPORT).exists():
+    if all((folder / name).exists() for name in (REPORT, SUMMARY)):
         return summaries.read(folder, store.settings), True
     found = moments(store.blocks(), len(store.settings.layer_of), len(store.settings.measures))
     return summaries.Summary.of(store.settings, found, None), False

@@ -155,7 +155,9 @@ def test_a_map_of_a_stage_comes_again_from_its_figure(
     weights = ["--compare-weights", str(tmp_path / "net.safetensors")]
     assert main(["render", str(picture), *options, *weights, "-o", str(target)]) == 0
     text = target.read_text()
-    assert "Effective field of test_resnet layer2: what its middle unit depends on" in text
+    assert (
+        "Effective field of test_resnet layer2, mean of 2 pictures: what its middle unit depends on" in text
+    )
     assert "mean over 2 pictures, weights: net.safetensors" in " ".join(Svg(text).texts)
     facts = read_provenance(target)
     assert facts["averaged_pictures"] == 2

@@ -84,14 +84,15 @@ def test_it_is_the_mean_of_what_the_network_itself_gives(model, document) -> Non
 
 def test_title_caption_and_read_out_say_what_it_is(document) -> None:
     scene = look(document)
-    assert scene.overlay.title == ("Effective field of test_resnet layer2: what its middle unit depends on")
+    assert scene.overlay.title == (
+        "Effective field of test_resnet layer2, mean of 2 pictures: what its middle unit depends on"
+    )
     assert scene.overlay.caption.startswith(
         "Outlined: the patch with the middle unit, whose gradient this is, mean over 2 pictures, "
         "weights: random, as initialized. "
     )
-    assert (
-        "Behind layer2 of test_resnet the middle unit depends, of its theoretical field of" in scene.readout
-    )
+    assert "The middle unit of test_resnet layer2 depends on pixels" in scene.readout
+    assert "px in theory" in scene.readout
 
 
 def test_the_scatter_has_its_levels_whatever_the_map_is(model, plain) -> None:

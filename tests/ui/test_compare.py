@@ -95,7 +95,7 @@ def test_the_map_shows_a_stage_and_the_scatter_its_levels(qtbot, sessions, model
     assert session.display.value.stage == "layer2"
     assert not session.jobs.busy
     assert session.scene.value.overlay.title == (
-        "Effective field of test_resnet layer2: what its middle unit depends on"
+        "Effective field of test_resnet layer2, mean of 2 pictures: what its middle unit depends on"
     )
     shown = session.scene.value.overlay.values
     # The same average for the other picture, without more work.

@@ -51,6 +51,11 @@ class Averaged(Generic[_Name]):
         """Over what they are the mean, in words: "this picture", "mean over 3 pictures"."""
         return "this picture" if self.images == 1 else f"mean over {self.images} pictures"
 
+    @property
+    def aside(self) -> str:
+        """The same for a title, which says nothing of a picture that is seen."""
+        return "" if self.images == 1 else f", mean of {self.images} pictures"
+
 
 def keys_of(document: ImageDocument) -> tuple[int, ...]:
     """Return the keys of the documents that a document's fields are to be averaged over."""

@@ -131,8 +131,8 @@ def network_map(document: ImageDocument, display: DisplayValue) -> PictureMap:
         largest=largest,
         prefix=tuple((name, float("nan")) for name in record.prefix_names),
         subject=subject,
-        title=f"{subject}: what its middle unit depends on",
-        label="share of the gradient",
+        title=f"{subject}{found.aside}: what its middle unit depends on",
+        label="gradient share",
         scale_label="this map's own scale",
         marked=(middle,),
         note=f"outlined: the patch with the middle unit, whose gradient this is, {found.pictures}, "
@@ -151,11 +151,12 @@ def _words(field: EffectiveField, display: DisplayValue, percent: float) -> str:
     fields = known(display.compare)
     stages = () if fields is None else fields.stages
     size = next((stage.field[0] for stage in stages if stage.name == display.stage), None)
-    theory = f"of its theoretical field of {size:g} px, " if size else ""
+    theory = f", of {size:g} px in theory" if size else ""
     return (
-        f"Behind {field.layer} of {short_name(display.compare)} the middle unit depends, {theory}on a square "
-        f"of {field.size:.0f} px (over 4.55 % of the largest gradient, Luo et al. 2016), and on pixels "
-        f"{field.mean_distance:.0f} px away on average; {percent:.0f} % of that lies on the outlined patch."
+        f"The middle unit of {short_name(display.compare)} {field.layer} depends on pixels "
+        f"{field.mean_distance:.0f} px away on average, weighted by its gradient (Luo et al. 2016): an "
+        f"effective field of {field.size:.0f} px (over 4.55 % of the largest gradient){theory}; "
+        f"{percent:.0f} % lies on the outlined patch."
     )
 
 

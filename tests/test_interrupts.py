@@ -72,6 +72,15 @@ def test_long_work_ends_in_good_order_at_the_first_interrupt_and_at_once_at_the_
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_long_work_ends_in_good_order_when_a_scheduler_says_so():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Cancelled), long_job() as work:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # a second one would end the program
+        work.step("goes on")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_an_interrupt_is_raised_at_once_where_it_can_be():
     with pytest.raises(KeyboardInterrupt), job():
         interrupt()

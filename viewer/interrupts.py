@@ -60,10 +60,12 @@ def told(to: Callable[[], None]) -> Iterator[None]:
 def asked(to: Callable[[], None]) -> Iterator[None]:
     """Call something on the first Ctrl+C instead of raising it, so that work can end in good order.
 
+    So with SIGTERM, by which schedulers say that time is up. A second one of that ends the program.
+
     Raises
     ------
     KeyboardInterrupt
-        On the second.
+        On the second Ctrl+C.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -71,10 +73,12 @@ def asked(to: Callable[[], None]) -> Iterator[None]:
 
     def interrupt(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         to()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -31,14 +31,14 @@ def ten(tmp_path_factory):
 def whole(opening, ten, tmp_path_factory):
     """The folder of a study that nothing stopped."""
     folder = tmp_path_factory.mktemp("whole") / "study"
-    assert main(command(opening, ten, folder, "--batch", "2")) == 0
+    assert main(command(opening, ten, folder, "--part", "2")) == 0
     return folder
 
 
 def begun(opening, source, folder):
     """Start a study in a process of its own, and wait until some of it is committed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    arguments = [sys.executable, "main.py", *command(opening, source, folder, "--batch", "2")]
+    arguments = [sys.executable, "main.py", *command(opening, source, folder, "--part", "2")]
     process = subprocess.Popen(
         arguments, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -71,7 +71,7 @@ def test_a_killed_study_ends_equal_to_one_that_was_not(opening, ten, whole, tmp_
     # Without --resume nothing is touched.
     assert main(command(opening, ten, folder)) == 2
     assert "holds a study already. Go on with it by --resume" in capsys.readouterr().err
-    assert main(command(opening, ten, folder, "--resume", "--batch", "2")) == 0
+    assert main(command(opening, ten, folder, "--resume", "--part", "2")) == 0
     assert values(folder) == values(whole)
     assert summary(folder) == summary(whole)
     # Sums over pictures too: no picture was added twice, and none left out.
@@ -80,10 +80,11 @@ def test_a_killed_study_ends_equal_to_one_that_was_not(opening, ten, whole, tmp_
 
 
 @posix
-def test_ctrl_c_keeps_what_was_measured(opening, ten, whole, tmp_path):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_and_schedulers_keep_what_was_measured(name, opening, ten, whole, tmp_path):
     folder = tmp_path / "study"
     process = begun(opening, ten, folder)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(getattr(signal, name))
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     done = len({row["image"] for row in values(folder)})

@@ -75,7 +75,7 @@ def test_values_are_those_of_one_picture_by_itself(opening, pictures, whole):
 
 
 def test_the_number_of_workers_and_the_size_of_parts_change_nothing(opening, pictures, whole, tmp_path):
-    _, other, _ = study(opening, pictures, tmp_path / "other", workers=3, batch=3)
+    _, other, _ = study(opening, pictures, tmp_path / "other", workers=3, part=3)
     assert other.parts == 4
     same(whole, other)
     assert rows(whole) == rows(other)
@@ -90,10 +90,10 @@ def test_the_order_of_pictures_changes_nothing(opening, pictures, whole, tmp_pat
 
 
 def test_a_stopped_study_goes_on_where_it_was(opening, pictures, whole, tmp_path):
-    stopped, store, _ = study(opening, pictures, tmp_path / "other", batch=4, stop_after=6)
+    stopped, store, _ = study(opening, pictures, tmp_path / "other", part=4, stop_after=6)
     assert stopped is None
     assert store.counts() == (6, 0)
-    advance, store, said = study(opening, pictures, tmp_path / "other", batch=4, resume=True)
+    advance, store, said = study(opening, pictures, tmp_path / "other", part=4, resume=True)
     assert advance.done == 10
     assert len([doing for doing, _ in said if "Studying" in doing]) == 1 + 4
     same(whole, store)
@@ -103,7 +103,7 @@ def test_a_stopped_study_goes_on_where_it_was(opening, pictures, whole, tmp_path
 def test_bad_pictures_are_listed_and_not_tried_again(opening, pictures, tmp_path):
     (pictures / "5.png").write_bytes(b"")
     (pictures / "text.jpg").write_text("no picture")
-    advance, store, said = study(opening, pictures, tmp_path / "study", batch=4)
+    advance, store, said = study(opening, pictures, tmp_path / "study", part=4)
     assert (advance.done, advance.failed, advance.total) == (9, 2, 11)
     assert [one.name for one in store.failed()] == ["5.png", "text.jpg"]
     assert said[-1][0].startswith("Studying: 11 of 11 pictures, 2 failed, ")
@@ -193,7 +193,7 @@ def test_whole_pictures_have_sizes_of_their_own(opening, pictures, tmp_path):
 
 def test_copies_of_the_model_give_what_one_gives(opening, pictures, whole, tmp_path):
     (pictures / "text.jpg").write_text("no picture")
-    plan = Plan(Source(str(pictures)), opening, "renormalized", tmp_path / "copies", batch=3)
+    plan = Plan(Source(str(pictures)), opening, "renormalized", tmp_path / "copies", part=3)
     with ModelsEngine(opening, "renormalized", 2, 1, 3) as engine, begin(plan, engine, Job()) as store:
         advance = run(store, plan, engine, Job())
     assert (advance.done, advance.failed) == (10, 1)

@@ -87,8 +87,15 @@ class PositionShare:
         self.pictures = 0
         self._layers: tuple[_LayerSums, ...] = ()
 
-    def add(self, record: AttentionRecord) -> None:
-        """Add what one picture left.
+    def add(self, record: AttentionRecord, pictures: int = 1) -> None:
+        """Add what one picture left, or several side by side.
+
+        Parameters
+        ----------
+        record
+            Of one picture, or of several, whose heads follow one another in each layer.
+        pictures
+            How many.
 
         Raises
         ------
@@ -96,7 +103,7 @@ class PositionShare:
             If its layers have other heads or patches than those before.
         """
         with one_thread():
-            self._join(1, tuple(_sums_of(layer) for layer in record.layers))
+            self._join(pictures, tuple(_sums_of(layer, pictures) for layer in record.layers))
 
     def merge(self, other: PositionShare) -> None:
         """Add what was summed up elsewhere.
@@ -149,8 +156,8 @@ class PositionShare:
         return found
 
 
-def _sums_of(layer: AttentionLayer) -> _LayerSums:
-    queries = _spread_queries(layer)
+def _sums_of(layer: AttentionLayer, pictures: int) -> _LayerSums:
+    queries = _spread_queries(layer, layer.heads // pictures)
     weights = layer.scores.weights(queries).cpu().numpy().astype(np.float64)
     counted = np.ones(weights.shape[1:], bool)
     if layer.key_layout.placed:
@@ -160,13 +167,14 @@ def _sums_of(layer: AttentionLayer) -> _LayerSums:
     if reach is not None:
         counted &= reach.cpu().numpy()
     weights *= counted
-    return _LayerSums(weights, np.square(weights).sum(axis=(1, 2)), counted)
+    weights = weights.reshape(pictures, -1, *weights.shape[1:])
+    return _LayerSums(weights.sum(axis=0), np.square(weights).sum(axis=(0, 2, 3)), counted)
 
 
-def _spread_queries(layer: AttentionLayer) -> list[int]:
+def _spread_queries(layer: AttentionLayer, heads: int) -> list[int]:
     """Return tokens of evenly spread patches (of all queries, where none has a place)."""
     layout = layer.query_layout
-    room = _KEPT // (layer.heads * layer.scores.stacked.keys)
+    room = _KEPT // (heads * layer.scores.stacked.keys)
     most = min(_QUERIES, max(room, _FEWEST))
     if not layout.placed:
         return _spread(layer.scores.queries, most).tolist()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from viewer.backends.layer_plans import Planned, plan_layers
 from viewer.backends.model import Job
 from viewer.backends.positions import PositionTrace
+from viewer.backends.torch_batches import BatchPlan, prove
 from viewer.backends.torch_fastpath import fast_path_off
 from viewer.backends.torch_names import ModuleNames
 from viewer.backends.torch_ops import tensors_in
@@ -24,7 +25,7 @@ from viewer.backends.verdicts import same_output
 from viewer.backends.what_if import note
 from viewer.backends.what_if_attention import Place
 from viewer.backends.what_if_run import noted, run_changed
-from viewer.errors import InputError, LayoutError, NoAttentionError
+from viewer.errors import Cancelled, InputError, LayoutError, NoAttentionError
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
@@ -102,6 +103,7 @@ class TorchRunner:
         self.device = device
         self.notes: tuple[str, ...] = ()
         self._plans: dict[tuple[int, int], _Plan] = {}
+        self._batches: dict[tuple[int, int, int], BatchPlan | None] = {}
         self._lock = threading.Lock()
         try:
             sizes.move(device)
@@ -122,6 +124,59 @@ class TorchRunner:
             except RuntimeError as error:
                 self._fall_back(error)
                 return self._run(picture, job, changes)
+
+    def together(
+        self, pictures: Tensor, count: int, job: Job
+    ) -> tuple[tuple[AttentionLayer, ...], tuple[bool, ...]] | None:
+        """Run the model once on several pictures; see `BatchPlan.run`.
+
+        None where that can't be done, or can't be told apart: not with this model, not with so many, not with
+        these. One at a time then shows what is the matter, if anything is.
+
+        Parameters
+        ----------
+        pictures
+            float32 (n, 3, H, W).
+        count
+            Pictures in a batch, at least `n`.
+        job
+            Cancels.
+
+        Raises
+        ------
+        Cancelled
+            If the job was cancelled.
+        """
+        with self._lock:
+            try:
+                return self._together(pictures, count, job)
+            except Cancelled:
+                raise
+            except Exception:  # whatever a model raises that is not made for batches, or for want of memory
+                self._batches[(pictures.shape[-2], pictures.shape[-1], count)] = None
+                return None
+
+    def _together(
+        self, pictures: Tensor, count: int, job: Job
+    ) -> tuple[tuple[AttentionLayer, ...], tuple[bool, ...]] | None:
+        size = (pictures.shape[-2], pictures.shape[-1])
+        model, key = self.sizes.at(size), (*size, count)
+        if key in self._batches and self._batches[key] is None:
+            return None
+        with torch.inference_mode(False), torch.no_grad(), fast_path_off():
+            pictures = self._given(model, pictures)
+            if size not in self._plans:
+                self._first(model, pictures[:1], size, job)
+            plan = self._plans.get(size)
+            if plan is None or plan.depends:
+                return None
+            if key not in self._batches or self._batches[key].planned is not plan.planned:
+                self._batches[key] = prove(model, plan.planned, plan.signature, pictures, count, job)
+            proven = self._batches[key]
+            found = None if proven is None else proven.run(model, pictures, job)
+        if found is None or plan.unchanged:
+            return found
+        return found[0], (False,) * len(pictures)
 
     def watched(
         self, picture: Tensor, job: Job, look: Callable[[nn.Module, Tensor, Planned], _Seen]
@@ -178,6 +233,7 @@ class TorchRunner:
             f"The device {self.device} ran out of memory; {self.name} went on on the CPU, which is slower.",
         )
         self._plans.clear()
+        self._batches.clear()
         self.device = "cpu"
         self.sizes.move("cpu")
         torch.cuda.empty_cache()
@@ -187,8 +243,7 @@ class TorchRunner:
         model = self.sizes.at(size)
         # In inference mode composite operations would arrive undivided, so leave it where a caller is in it.
         with torch.inference_mode(False), torch.no_grad(), fast_path_off():
-            picture = picture.to(self.device, next(model.parameters()).dtype)
-            picture = picture.clone() if picture.is_inference() else picture
+            picture = self._given(model, picture)
             if changes:
                 return self._changed(model, picture, size, job, changes)
             if size not in self._plans:
@@ -210,6 +265,11 @@ class TorchRunner:
                 # The model goes another way for this picture: nothing found out before holds.
                 return self._first(model, picture, size, job)
             return _run(plan.planned, tap, output, plan.unchanged, plan.notes)
+
+    def _given(self, model: nn.Module, pictures: Tensor) -> Tensor:
+        """Return pictures where the model is, in its precision."""
+        pictures = pictures.to(self.device, next(model.parameters()).dtype)
+        return pictures.clone() if pictures.is_inference() else pictures
 
     def _first(self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job) -> Run:
         """Run untapped, then tapped and traced, and remember what that showed."""

@@ -107,6 +107,8 @@ class AttentionTap(TorchDispatchMode):
         Called after each attention with the number found so far; may raise to stop the pass.
     streams
         Notes the residual stream ahead of each attention; None does not.
+    pictures
+        How many make the batch, if it is one: their outputs are checked apart. 0: one picture.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class AttentionTap(TorchDispatchMode):
         trace: PositionTrace | None = None,
         on_layer: Callable[[int], None] = lambda found: None,
         streams: Streams | None = None,
+        pictures: int = 0,
     ) -> None:
         super().__init__()
         self.layers: list[Tapped] = []
@@ -128,6 +131,7 @@ class AttentionTap(TorchDispatchMode):
         self._trace = trace
         self._on_layer = on_layer
         self._streams = streams
+        self._pictures = pictures
         self._logits = TensorMap()
         self._softmaxed = TensorMap()
         self._roots: list[Softmaxed] = []
@@ -212,7 +216,8 @@ class AttentionTap(TorchDispatchMode):
             fused_bias(given, (*query.shape[:-1], key.shape[-2])),
         )
         output = next(tensors_in(result))
-        checked = check(scores, value.reshape(-1, *value.shape[-2:]), output.reshape(-1, *output.shape[-2:]))
+        stacked = (side.reshape(-1, *side.shape[-2:]) for side in (value, output))
+        checked = check(scores, *stacked, pictures=self._pictures)
         self.mixes.watch(output, "outputs")
         self._add(scores, checked, (given["query"], -2), (given["value"], -2), (output, -2), site=self.sites)
         self.sites += 1
@@ -276,7 +281,7 @@ class AttentionTap(TorchDispatchMode):
             return
         queries, rebuilt = operands[0], None
         if not found.mixed and root.weights.numel() == weights.numel():
-            (scores, rebuilt), note = _scores(root.origin, weights), ""
+            (scores, rebuilt), note = _scores(root.origin, weights, self._pictures), ""
             if root.origin is not None:
                 queries = (root.origin.queries, -2)
         elif is_distribution(weights):
@@ -291,9 +296,9 @@ class AttentionTap(TorchDispatchMode):
         for one in fresh:
             one.close()
         if note == _BEFORE_MIXING:
-            checked = check_rows(scores, output)
+            checked = check_rows(scores, output, self._pictures)
         else:
-            checked = check(scores, values, output, rebuilt)
+            checked = check(scores, values, output, rebuilt, self._pictures)
         self.mixes.watch(output, "outputs")
         self._add(scores, checked, queries, *operands[1:], note=note, site=root.site)
 
@@ -376,7 +381,7 @@ def fused_bias(given: dict[str, Any], shape: tuple[int, ...]) -> Tensor | None:
     return bias
 
 
-def _scores(origin: Origin | None, weights: Tensor) -> tuple[Scores, Tensor | None]:
+def _scores(origin: Origin | None, weights: Tensor, pictures: int) -> tuple[Scores, Tensor | None]:
     """Return queries and keys where they make the real weights (heads, N, M), else the weights themselves.
 
     With queries and keys come the weights they give for the rows that are checked.
@@ -388,7 +393,7 @@ def _scores(origin: Origin | None, weights: Tensor) -> tuple[Scores, Tensor | No
         except (ValueError, RuntimeError):  # shapes that do not belong together
             return WeightScores(weights), None
         if (scores.queries, scores.keys) == tuple(weights.shape[1:]):
-            rebuilt = scores.weights(spread_rows(scores.queries, scores.heads))
-            if bool(weights_error(rebuilt, weights) <= tolerance(weights.dtype)):
+            rebuilt = scores.weights(spread_rows(scores.queries, scores.heads // max(pictures, 1)))
+            if bool(weights_error(rebuilt, weights, pictures) <= tolerance(weights.dtype)):
                 return scores, rebuilt
     return WeightScores(weights), None

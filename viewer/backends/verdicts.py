@@ -30,8 +30,9 @@ class Check:
     Attributes
     ----------
     errors
-        float (4,): of the output, relative to the largest real output; of the row sums; and the smallest and
-        the largest real output, one of which is NaN or infinite where any of it is.
+        float (4,), or (pictures, 4) of a batch: of the output, relative to the largest real output; of the
+        row sums; and the smallest and the largest real output, one of which is NaN or infinite where any of
+        it is.
     tolerance
         What the output's error may be in the model's precision.
     """
@@ -41,7 +42,14 @@ class Check:
 
     def verdict(self, reason: str = "") -> Verdict:
         """Judge, and copy the numbers to the CPU; `reason` is a doubt that no number can lift."""
-        output_error, row_error, *ends = self.errors.tolist()
+        return self._judged(self.errors.tolist(), reason)
+
+    def verdicts(self) -> list[Verdict]:
+        """Judge each picture of a batch."""
+        return [self._judged(errors, "") for errors in self.errors.tolist()]
+
+    def _judged(self, errors: list[float], reason: str) -> Verdict:
+        output_error, row_error, *ends = errors
         if not all(map(math.isfinite, ends)):
             return Verdict(False, None, None, NOT_FINITE)
         if not output_error <= self.tolerance:  # also NaN
@@ -66,7 +74,9 @@ def tolerance(dtype: torch.dtype) -> float:
     return max(1e-4, 4 * torch.finfo(dtype).eps)
 
 
-def check(scores: Scores, values: Tensor, output: Tensor, weights: Tensor | None = None) -> Check:
+def check(
+    scores: Scores, values: Tensor, output: Tensor, weights: Tensor | None = None, pictures: int = 0
+) -> Check:
     """Rebuild some rows of an attention's output and compare.
 
     Parameters
@@ -79,23 +89,24 @@ def check(scores: Scores, values: Tensor, output: Tensor, weights: Tensor | None
         (heads, queries, d), what the model computed.
     weights
         What the scores give for `spread_rows`, where that is known already.
+    pictures
+        Of a batch, which are checked apart, each as it would be alone; 0 for one picture.
     """
-    rows = spread_rows(scores.queries, scores.heads)
+    rows = spread_rows(scores.queries, scores.heads // max(pictures, 1))
     if weights is None:
         weights = scores.weights(rows)
     groups = weights.reshape(len(values), -1, weights.shape[-1])
     rebuilt = torch.bmm(groups, values.to(torch.float32)).view(len(weights), len(rows), -1)
     real = output[:, rows].to(torch.float32)
-    difference = (rebuilt - real).abs().amax() / real.abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
+    largest = _amax(real.abs(), pictures).clamp_min(torch.finfo(torch.float32).tiny)
+    difference = _amax((rebuilt - real).abs(), pictures) / largest
     # A query that may look at no key has weights 0 and outputs 0: nothing there to sum to 1.
     sums = weights.sum(dim=-1)
-    row_error = torch.where(sums == 0, 0.0, (sums - 1).abs()).amax()
-    # NaN becomes both ends, and finding these is ten times as fast as asking every element.
-    ends = output.amin(), output.amax()
-    return Check(torch.stack([difference, row_error, *ends]), tolerance(output.dtype))
+    row_error = _amax(torch.where(sums == 0, 0.0, (sums - 1).abs()), pictures)
+    return Check(torch.stack([difference, row_error, *_ends(output, pictures)], -1), tolerance(output.dtype))
 
 
-def check_rows(scores: Scores, output: Tensor) -> Check:
+def check_rows(scores: Scores, output: Tensor, pictures: int = 0) -> Check:
     """Check that rows of weights sum to 1, where the model's output is not made of them alone.
 
     Parameters
@@ -104,11 +115,27 @@ def check_rows(scores: Scores, output: Tensor) -> Check:
         What was tapped.
     output
         What the model computed of it and more, (stacked, queries, d).
+    pictures
+        As in `check`.
     """
-    sums = scores.weights(spread_rows(scores.queries, scores.heads)).sum(dim=-1)
-    ends = output.amin(), output.amax()
-    errors = torch.zeros_like(sums.amax()), (sums - 1).abs().amax()
-    return Check(torch.stack([*errors, *ends]), tolerance(output.dtype))
+    sums = scores.weights(spread_rows(scores.queries, scores.heads // max(pictures, 1))).sum(dim=-1)
+    row_error = _amax((sums - 1).abs(), pictures)
+    errors = torch.zeros_like(row_error), row_error, *_ends(output, pictures)
+    return Check(torch.stack(errors, -1), tolerance(output.dtype))
+
+
+def _amax(stacked: Tensor, pictures: int) -> Tensor:
+    """Return the largest of all, (), or of each picture of a batch, (pictures,)."""
+    return stacked.amax() if not pictures else stacked.reshape(pictures, -1).amax(dim=1)
+
+
+def _ends(output: Tensor, pictures: int) -> tuple[Tensor, Tensor]:
+    """Return the smallest and the largest output."""
+    # NaN becomes both ends, and finding these is ten times as fast as asking every element.
+    if not pictures:
+        return output.amin(), output.amax()
+    of_each = output.unflatten(0, (pictures, -1))
+    return of_each.amin(dim=(1, 2, 3)), of_each.amax(dim=(1, 2, 3))
 
 
 def same_output(plain: Tensor, tapped: Tensor, allowed: float) -> bool:
@@ -121,7 +148,7 @@ def same_output(plain: Tensor, tapped: Tensor, allowed: float) -> bool:
     return bool(difference <= allowed * largest)
 
 
-def weights_error(rebuilt: Tensor, weights: Tensor) -> Tensor:
+def weights_error(rebuilt: Tensor, weights: Tensor, pictures: int = 0) -> Tensor:
     """Return the largest difference between rebuilt weights and the real (heads, queries, keys).
 
     Parameters
@@ -130,6 +157,8 @@ def weights_error(rebuilt: Tensor, weights: Tensor) -> Tensor:
         The rows that `spread_rows` names.
     weights
         All rows.
+    pictures
+        As in `check`.
     """
-    rows = spread_rows(weights.shape[1], len(weights))
+    rows = spread_rows(weights.shape[1], len(weights) // max(pictures, 1))
     return (rebuilt - weights[:, rows].to(torch.float32)).abs().amax()

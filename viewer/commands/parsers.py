@@ -184,6 +184,12 @@ def _study_parser() -> ArgumentParser:
     parser.add_argument(
         "--batch",
         type=arguments.positive,
+        metavar="N",
+        help="pictures that a PyTorch model runs on at once, where it can; default: 1 on the CPU, 16 on a GPU",
+    )
+    parser.add_argument(
+        "--part",
+        type=arguments.positive,
         default=32,
         metavar="N",
         help="pictures committed, and sent to an actor, together, default %(default)s",

@@ -11,7 +11,7 @@ from viewer import streams
 from viewer.commands.console import Notes, long_job, say
 from viewer.errors import Cancelled
 from viewer.export.study_results import write_results
-from viewer.study.engines import LocalEngine, default_models, default_workers
+from viewer.study.engines import LocalEngine, default_batch, default_models, default_workers
 from viewer.study.measuring import Opening
 from viewer.study.models_engine import ModelsEngine
 from viewer.study.names import REPORT
@@ -53,19 +53,21 @@ def run(options: Namespace) -> int:
 def _plan(options: Namespace) -> Plan:
     opening = Opening(options.model, options.weights, options.image_size, options.device).absolute()
     source = Source(options.source).absolute()
-    return Plan(source, opening, options.protocol, options.output, options.resume, options.batch)
+    return Plan(source, opening, options.protocol, options.output, options.resume, options.part)
 
 
 def _engine(options: Namespace, plan: Plan) -> AbstractContextManager[Engine]:
     if options.engine == "local":
         models = options.models or default_models(plan.opening.device)
         workers = options.workers or default_workers()
+        batch = options.batch or default_batch(plan.opening.device)
         if models > 1:
-            return ModelsEngine(plan.opening, plan.protocol, models, workers, plan.batch)
-        return nullcontext(LocalEngine(plan.opening, plan.protocol, workers))
+            return ModelsEngine(plan.opening, plan.protocol, models, workers, plan.part, batch)
+        return nullcontext(LocalEngine(plan.opening, plan.protocol, workers, batch))
     from viewer.study.ray_engine import RayEngine
 
-    return RayEngine(plan.opening, plan.protocol, options.workers, plan.batch, options.ray_address)
+    more = (options.workers, plan.part, options.ray_address, options.batch)
+    return RayEngine(plan.opening, plan.protocol, *more)
 
 
 def _run(store: Store, plan: Plan, engine: Engine, job: Job) -> int:

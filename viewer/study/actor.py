@@ -30,10 +30,13 @@ class Actor:
         Of the distances.
     threads
         Of PyTorch in this process.
+    together
+        Pictures that the model runs on at once, where it takes several.
     """
 
-    def __init__(self, opening: Opening, protocol: Protocol, threads: int) -> None:
+    def __init__(self, opening: Opening, protocol: Protocol, threads: int, together: int = 1) -> None:
         self._opening, self._protocol, self._threads = opening, protocol, threads
+        self._together = together
         self._model: Model | None = None
 
     def probe(self) -> dict[str, Any] | str:
@@ -42,7 +45,7 @@ class Actor:
         Errors do not travel: what they carry besides their text is lost between processes.
         """
         try:
-            return probe(self._opened(), self._protocol)
+            return probe(self._opened(), self._protocol, together=self._together)
         except PatchreachError as error:
             return str(error)
 
@@ -61,7 +64,7 @@ class Actor:
     def measured(self, pictures: Iterable[Decoded], heads: tuple[int, ...]) -> Batch | str:
         """Return the results of pictures that are decoded already."""
         try:
-            return Measurer(self._opened(), self._protocol, heads).batch(pictures)
+            return Measurer(self._opened(), self._protocol, heads, self._together).batch(pictures)
         except PatchreachError as error:
             return str(error)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from viewer.backends.model import Job
@@ -44,23 +46,27 @@ class LocalEngine:
         Of the distances.
     workers
         Processes that decode.
+    together
+        Pictures that the model runs on at once, where it takes several.
     """
 
-    def __init__(self, opening: Opening, protocol: DistanceProtocol, workers: int) -> None:
+    def __init__(self, opening: Opening, protocol: DistanceProtocol, workers: int, together: int = 1) -> None:
         self._opening, self._protocol, self._workers = opening, protocol, workers
+        self._together = together
 
     def probe(self, job: Job) -> dict[str, Any]:
         """See `Engine.probe`."""
         self._model = self._opening.open(job)
-        return probe(self._model, self._protocol, job)
+        return probe(self._model, self._protocol, job, self._together)
 
     def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Batch]:
         """See `Engine.results`."""
-        measurer = Measurer(self._model, self._protocol, heads)
+        measurer = Measurer(self._model, self._protocol, heads, self._together)
         # The model's own steps say nothing of how far a study is: its job only cancels.
         quiet = Job(lambda doing, share: job.check())
-        for picture in in_processes(entries, Preparing.of(self._model), self._workers):
-            yield measurer.batch([picture], quiet)
+        with closing(in_processes(entries, Preparing.of(self._model), self._workers)) as pictures:
+            while some := list(islice(pictures, self._together)):
+                yield measurer.batch(some, quiet)
 
 
 def processors() -> int:
@@ -79,10 +85,20 @@ def default_models(device: str) -> int:
     Two on several processors, which pictures side by side keep busier than one picture does; one on an
     accelerator, whose memory is dear.
     """
+    return 1 if _accelerated(device) or processors() < 2 else 2
+
+
+def default_batch(device: str) -> int:
+    """Return how many pictures a model runs on at once unless told otherwise.
+
+    One on the CPU, where more gain nothing; sixteen on an accelerator, which one leaves idle.
+    """
+    return 16 if _accelerated(device) else 1
+
+
+def _accelerated(device: str) -> bool:
     import torch
 
     if device == "auto":
-        accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
-    else:
-        accelerated = device != "cpu"
-    return 1 if accelerated or processors() < 2 else 2
+        return torch.cuda.is_available() or torch.backends.mps.is_available()
+    return device != "cpu"

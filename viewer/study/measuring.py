@@ -1,8 +1,9 @@
-"""One picture through the model: every measure of every head, in whatever process the model lives."""
+"""Pictures through the model: every measure of every head, in whatever process the model lives."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from viewer.attention.sweep import RecordMeasures
     from viewer.backends.model import Job, Model
     from viewer.backends.opening import ImageSize
+    from viewer.backends.torch_batches import Together
     from viewer.study.decoding import Decoded
 
 
@@ -136,10 +138,12 @@ class Measurer:
         Of the distances.
     heads
         Of each layer, which every picture must have.
+    together
+        Pictures that the model runs on at once, where it takes several.
     """
 
-    def __init__(self, model: Model, protocol: Protocol, heads: tuple[int, ...]) -> None:
-        self._model, self._protocol, self._heads = model, protocol, heads
+    def __init__(self, model: Model, protocol: Protocol, heads: tuple[int, ...], together: int = 1) -> None:
+        self._model, self._protocol, self._heads, self._together = model, protocol, heads, together
 
     def batch(self, pictures: Iterable[Decoded], job: Job | None = None) -> Batch:
         """Run the model on some pictures; what can't be measured is given back as failed.
@@ -152,7 +156,51 @@ class Measurer:
         from viewer.attention.position_share import PositionShare
 
         position = None if self._model.preprocessing.crop_mode == "whole" else PositionShare()
-        return Batch([self._measure(picture, position, job) for picture in pictures], position)
+        results: list[Result] = []
+        source = iter(pictures)
+        while some := list(islice(source, self._together)):
+            results += self._some(some, position, job)
+        return Batch(results, position)
+
+    def _some(self, pictures: list[Decoded], position: PositionShare | None, job: Job | None) -> list[Result]:
+        """Run the model once on pictures of the same size, or one at a time; results come in their order."""
+        sizes: dict[tuple[int, ...], list[int]] = {}
+        for at, picture in enumerate(pictures):
+            if isinstance(picture, Prepared):
+                sizes.setdefault(picture.tensor.shape, []).append(at)
+        found: dict[int, Result] = {}
+        for places in sizes.values():
+            # A batch is filled up to its number, so few pictures are sooner done alone.
+            if 2 * len(places) >= self._together > 1:
+                alike = [pictures[at] for at in places]
+                found.update(zip(places, self._at_once(alike, position, job), strict=False))
+        return [
+            found[at] if at in found else self._measure(picture, position, job)
+            for at, picture in enumerate(pictures)
+        ]
+
+    def _at_once(
+        self, pictures: list[Prepared], position: PositionShare | None, job: Job | None
+    ) -> list[Measured]:
+        """Run the model once; no results where it does not take these pictures together."""
+        passed = _attend_together(self._model, pictures, self._together, job)
+        if passed is None:
+            return []
+        together, measures = passed
+        if tuple(layer.heads // len(pictures) for layer in together.record.layers) != self._heads:
+            return []
+        try:
+            if position is not None:
+                position.add(together.record, len(pictures))
+        except ValueError:
+            return []
+        layers = np.split(values_of(measures, self._protocol), np.cumsum(self._heads)[:-1] * len(pictures))
+        by_picture = [layer.reshape(len(pictures), -1, layer.shape[-1]) for layer in layers]
+        values = np.concatenate(by_picture, axis=1)
+        return [
+            Measured(picture.name, picture.place, picture.sha256, verified, values[at])
+            for at, (picture, verified) in enumerate(zip(pictures, together.verified, strict=True))
+        ]
 
     def _measure(self, picture: Decoded, position: PositionShare | None, job: Job | None) -> Result:
         if isinstance(picture, Failed):
@@ -185,6 +233,23 @@ def _attend(model: Model, picture: Prepared, job: Job | None) -> tuple[Attention
     return record, measure_record(record, None if job is None else job.step)
 
 
+def _attend_together(
+    model: Model, pictures: list[Prepared], count: int, job: Job | None
+) -> tuple[Together, RecordMeasures] | None:
+    import torch
+
+    from viewer.attention.sweep import measure_record
+    from viewer.backends.torch_model import TorchModel
+
+    if not isinstance(model, TorchModel):
+        return None
+    tensor = torch.from_numpy(np.concatenate([picture.tensor for picture in pictures]))
+    together = model.attend_together(tensor, count, job)
+    if together is None:
+        return None
+    return together, measure_record(together.record, None if job is None else job.step)
+
+
 def values_of(measures: RecordMeasures, protocol: Protocol) -> npt.NDArray[np.float32]:
     """Return every measure of every head, float32 (heads of all layers in order, measures)."""
     layers = [
@@ -194,7 +259,7 @@ def values_of(measures: RecordMeasures, protocol: Protocol) -> npt.NDArray[np.fl
     return np.concatenate(layers).astype(np.float32)
 
 
-def probe(model: Model, protocol: Protocol, job: Job | None = None) -> dict[str, Any]:
+def probe(model: Model, protocol: Protocol, job: Job | None = None, together: int = 1) -> dict[str, Any]:
     """Run a model on a grey picture, and tell all that a study's settings hold of it, ready for JSON.
 
     So a model that can't be studied is refused before anything is written.
@@ -226,9 +291,19 @@ def probe(model: Model, protocol: Protocol, job: Job | None = None) -> dict[str,
         "patch_px": list(record.patch_px) if placed else None,
         "prefix_tokens": list(record.prefix_names),
         "layers": [_layer(layer, protocol, common) for layer in record.layers],
+        "batch": _batch(model, together, job),
         "convolution": _convolution(record) if common and placed else {},
         "notes": list(dict.fromkeys((*model.notes, *record.notes))),
     }
+
+
+def _batch(model: Model, together: int, job: Job | None) -> int:
+    """Return how many pictures the model takes at once: so many, or 1."""
+    if together > 1:
+        grey = np.zeros((1, 3, *model.preprocessing.size), np.float32)
+        if _attend_together(model, [Prepared("", 0, grey, "")], together, job) is not None:
+            return together
+    return 1
 
 
 def _layer(layer: AttentionLayer, protocol: Protocol, common: bool) -> dict[str, Any]:

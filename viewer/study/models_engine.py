@@ -45,15 +45,25 @@ class ModelsEngine:
         How many copies.
     workers
         Processes that decode, apart from those: a damaged file may take its decoder down.
-    batch
-        Most pictures sent to a process together.
+    part
+        Most pictures sent to a process together, but for a batch.
+    together
+        Pictures that a model runs on at once, where it takes several.
     """
 
-    def __init__(self, opening: Opening, protocol: Protocol, models: int, workers: int, batch: int) -> None:
+    def __init__(
+        self,
+        opening: Opening,
+        protocol: Protocol,
+        models: int,
+        workers: int,
+        part: int,
+        together: int = 1,
+    ) -> None:
         threads = max(1, processors() // models)
-        self._models, self._workers, self._batch = models, workers, min(batch, _MOST)
+        self._models, self._workers, self._batch = models, workers, max(min(part, _MOST), together)
         self._pool = ProcessPoolExecutor(
-            models, multiprocessing.get_context("spawn"), _begin, (opening, protocol, threads)
+            models, multiprocessing.get_context("spawn"), _begin, (opening, protocol, threads, together)
         )
 
     def __enter__(self) -> ModelsEngine:
@@ -113,9 +123,9 @@ class _Own:
     actor: ClassVar[Actor]
 
 
-def _begin(opening: Opening, protocol: Protocol, threads: int) -> None:
+def _begin(opening: Opening, protocol: Protocol, threads: int, together: int) -> None:
     begin_process()
-    _Own.actor = Actor(opening, protocol, threads)
+    _Own.actor = Actor(opening, protocol, threads, together)
 
 
 def _call(method: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - of either call

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from viewer.errors import InputError
 from viewer.study.actor import Actor
+from viewer.study.engines import default_batch
 
 if TYPE_CHECKING:
     from viewer.attention.distance import Protocol
@@ -35,17 +36,25 @@ class RayEngine:
         Of the distances.
     actors
         How many; None: one for each GPU, or, where there is none, for every two processors.
-    batch
+    part
         Pictures in a task.
     address
         Of a running cluster; None: the variable RAY_ADDRESS, or else Ray is started on this machine.
+    together
+        Pictures that a model runs on at once, where it takes several; None: by what the actors run on.
     """
 
     def __init__(
-        self, opening: Opening, protocol: Protocol, actors: int | None, batch: int, address: str | None
+        self,
+        opening: Opening,
+        protocol: Protocol,
+        actors: int | None,
+        part: int,
+        address: str | None,
+        together: int | None = None,
     ) -> None:
         self._opening, self._protocol, self._count = opening.absolute(), protocol, actors
-        self._batch, self._address = batch, address
+        self._part, self._address, self._together = part, address, together
         self._ray = _import_ray()
         self._actors: list[Any] = []
 
@@ -89,7 +98,9 @@ class RayEngine:
         if count > processors:
             each["num_cpus"] = processors / count
         remote = self._ray.remote(**each)(Actor)
-        self._actors = [remote.remote(self._opening, self._protocol, share) for _ in range(count)]
+        together = self._together or default_batch("auto" if wants_gpu else "cpu")
+        given = (self._opening, self._protocol, share, together)
+        self._actors = [remote.remote(*given) for _ in range(count)]
         return self._get(self._actors[0].probe.remote(), job, f"Starting {count} actors of Ray")
 
     def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Batch]:
@@ -98,7 +109,7 @@ class RayEngine:
         waiting: deque[Any] = deque()
         while True:
             while len(waiting) < _AHEAD * len(self._actors):
-                batch = list(islice(source, self._batch))
+                batch = list(islice(source, self._part))
                 if not batch:
                     break
                 waiting.append(next(turn).results.remote(batch, heads))

@@ -93,12 +93,17 @@ def _facts(summary: Summary, source: str, failed: int, unverified: int) -> str:
         "model": f"{model_words(model['name'], model['weights'])} ({model['backend']})",
         "SHA-256": f"`{model['sha256']}`" if model["sha256"] else "none: the weights have no file",
         "preprocessing": facts["preprocessing"],
+        "pictures in a pass of the model": _passes(facts.get("batch", 1)),
         "protocol of distances": PROTOCOLS[summary.settings.protocol],
         "verification": verified,
         "made by": f"Patchreach {__version__}",
     }
     lines = [f"| {name} | {_cell(value)} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines, *(f"\n{note}" for note in facts["notes"])])
+
+
+def _passes(batch: int) -> str:
+    return "one" if batch == 1 else f"up to {batch} when it was begun"
 
 
 def _layers(summary: Summary, found: list[Head]) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from viewer.study.engines import Engine
     from viewer.study.measuring import Batch, Measured, Opening
 
-BATCH = 32
+PART = 32
 """Pictures committed together unless told otherwise; what a killed process has to do again, at most."""
 
 _LONGEST = 20.0  # seconds after which a part is committed, however few pictures it has
@@ -48,7 +48,7 @@ class Plan:
         Folder of the study.
     resume
         Whether the study is there already and goes on.
-    batch
+    part
         Most pictures in a part.
     """
 
@@ -57,7 +57,7 @@ class Plan:
     protocol: Protocol
     output: Path
     resume: bool = False
-    batch: int = BATCH
+    part: int = PART
 
 
 class Advance(NamedTuple):
@@ -156,7 +156,7 @@ def run(
     job.step("Counting the pictures")
     total = plan.source.count()
     live = None if watching is None else _Live(store, watching)
-    work = _Work(store, plan.batch, job, failing, live, total, *store.counts(), store.position())
+    work = _Work(store, plan.part, job, failing, live, total, *store.counts(), store.position())
     done = store.done()
     job.step(f"Studying: {work.advance}", work.advance.share)
     left = (entry for entry in plan.source.entries() if not done.has(entry.name, entry.place))
@@ -191,7 +191,7 @@ class _Work:
     """Pictures that are done but not yet committed, and how far the study is."""
 
     store: Store
-    batch: int
+    part: int
     job: Job
     failing: Callable[[Failed], None]
     live: _Live | None
@@ -226,7 +226,7 @@ class _Work:
             self.position = batch.position
         elif batch.position is not None:
             self.position.merge(batch.position)
-        full = len(self.measured) + len(self.broken) >= self.batch
+        full = len(self.measured) + len(self.broken) >= self.part
         if full or time.monotonic() - self.committed > _LONGEST:
             self.commit()
         self.job.step(f"Studying: {self.advance}", self.advance.share)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Write = Callable[["Store", str], None]
 """Writes tables, figures and report of a finished study; given what its pictures are called."""
 
-_BATCH = 8  # pictures committed together: what is seen of a running study follows them
+_PART = 8  # pictures committed together: what is seen of a running study follows them
 _STOPPED = "Stopped. What was measured is kept; “Go on” takes it up from there."
 
 
@@ -132,7 +132,7 @@ class StudyActions(QObject):
             )
             return
         protocol = self._display.value.protocol
-        self._run(Plan(Source(source).absolute(), opening.absolute(), protocol, output, batch=_BATCH))
+        self._run(Plan(Source(source).absolute(), opening.absolute(), protocol, output, part=_PART))
 
     def open_study(self, folder: Path) -> None:
         """Show a study, finished or not."""
@@ -191,7 +191,7 @@ class StudyActions(QObject):
             )
             return
         source = Source(settings.facts["source"])
-        self._run(Plan(source, opening, settings.protocol, folder, resume=True, batch=_BATCH))
+        self._run(Plan(source, opening, settings.protocol, folder, resume=True, part=_PART))
 
     def _run(self, plan: Plan) -> None:
         name, folder = Path(plan.source.path).name, plan.output.resolve()
@@ -259,10 +259,11 @@ class StudyActions(QObject):
 def _study(plan: Plan, name: str, job: Job, watching: Callable[[Summary], None], write: Write) -> Summary:
     """Run a study to its end; on the working thread."""
     from viewer.study import summary as summaries
-    from viewer.study.engines import LocalEngine, default_workers
+    from viewer.study.engines import LocalEngine, default_batch, default_workers
     from viewer.study.running import begin, run
 
-    engine = LocalEngine(plan.opening, plan.protocol, default_workers())
+    opening = plan.opening
+    engine = LocalEngine(opening, plan.protocol, default_workers(), default_batch(opening.device))
     with begin(plan, engine, job) as store:
         advance = run(store, plan, engine, job, watching=watching)
         if not advance.done:

@@ -194,7 +194,19 @@ class InputError(PatchreachError):
 
 
 class OfflineError(PatchreachError):
-    """Something had to be downloaded and could not be; the text names the ways out."""
+    """Something had to be downloaded and could not be; the text names the ways out.
+
+    Parameters
+    ----------
+    problem
+        A sentence.
+    ways_out
+        What can be done instead, where whoever catches it knows other ways.
+    """
+
+    def __init__(self, problem: str, ways_out: str = "") -> None:
+        self.problem = problem
+        super().__init__(f"{problem} {ways_out}".rstrip())
 
 
 class DeviceError(PatchreachError):

@@ -153,10 +153,31 @@ def test_onnx_has_no_gradients() -> None:
 
 def test_pretrained_weights_that_are_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(OfflineError):
+    with pytest.raises(
+        OfflineError, match=r"or random weights \(--untrained; --compare-untrained\)\.$"
+    ) as caught:
         open_network("resnet18.a1_in1k")
+    assert "sample" not in str(caught.value)
 
 
 def test_an_untrained_network_says_so() -> None:
     network = open_network("test_resnet", device="cpu", image_size=(96, 64), untrained=True)
-    assert (network.weights, network.preprocessing.size) == ("random, as initialized", (96, 64))
+    words = "random, as initialized, zero norms set to 1"
+    assert (network.weights, network.preprocessing.size) == (words, (96, 64))
+    assert open_network("vgg11", device="cpu", untrained=True).weights == "random, as initialized"
+
+
+def test_untrained_residual_blocks_pass_on_more_than_their_shortcut() -> None:
+    size = 64
+    network = open_network("resnet18", device="cpu", image_size=size, untrained=True)
+    module = network.module
+    picture = torch.rand(1, 3, size, size)
+    names = [f"layer{number}" for number in range(1, 5)]
+    woken, asleep = [], []
+    for found in (woken, asleep):
+        units = units_of_maps(module, (size, size), names)
+        found += [one.size for one in effective_fields(module, [picture], units, Job())]
+        for block in module.modules():
+            if isinstance(block, timm.models.resnet.BasicBlock):
+                nn.init.zeros_(block.bn2.weight)  # as timm begins
+    assert asleep[-1] == asleep[1] < woken[1] < woken[2]

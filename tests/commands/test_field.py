@@ -79,14 +79,14 @@ def test_effective_fields_stand_beside_theoretical_ones(
     assert found["effective"] == {
         "images": 1,
         "input_size": [64, 64],
-        "weights": "random, as initialized",
+        "weights": "random, as initialized, zero norms set to 1",
     }
     stages = [layer for layer in found["layers"] if layer["kind"] == "stage"]
     assert all(0 < stage["effective_size_px"] <= stage["field_px"][0] for stage in stages)
     assert all(len(stage["effective_sigma_px"]) == 2 for stage in stages)
     assert main(["field", *options, "--effective", str(picture), str(tmp_path / "none.png")]) == 1
     said = capsys.readouterr()
-    assert "mean over 1 picture, weights: random, as initialized" in said.out
+    assert "mean over 1 picture, weights: random, as initialized, zero norms set to 1" in said.out
     assert "none.png" in said.err
 
 
@@ -122,7 +122,7 @@ def test_a_figure_with_the_stages_of_a_network(picture: Path, checkpoint: Path, 
     assert main(["render", str(picture), *options, *compare, "-o", str(target)]) == 0
     text = target.read_text()
     assert "stages of test_resnet, as uniform attention over their fields" in text
-    assert "effective fields of its stages, this picture, weights: random, as initialized" in text
+    assert "effective fields of its stages, this picture, weights: random, as initialized, zero norms set to 1" in text
     assert ", effective" in " ".join(Svg(text).texts)
 
 

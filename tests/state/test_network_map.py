@@ -89,7 +89,7 @@ def test_title_caption_and_read_out_say_what_it_is(document) -> None:
     )
     assert scene.overlay.caption.startswith(
         "Outlined: the patch with the middle unit, whose gradient this is, mean over 2 pictures, "
-        "weights: random, as initialized. "
+        "weights: random, as initialized, zero norms set to 1. "
     )
     assert "The middle unit of test_resnet layer2 depends on pixels" in scene.readout
     assert "px in theory" in scene.readout
@@ -105,7 +105,8 @@ def test_the_scatter_has_its_levels_whatever_the_map_is(model, plain) -> None:
     expected = [fields[name].mean_distance for name in stages if name in fields]
     assert reference.y[~np.isnan(reference.y)][::2].tolist() == pytest.approx(expected)
     assert reference.label == (
-        "effective fields of its stages, mean over 2 pictures, weights: random, as initialized"
+        "effective fields of its stages, mean over 2 pictures, weights: random, as initialized, "
+        "zero norms set to 1"
     )
 
 

@@ -56,7 +56,7 @@ def fetch(name: str, repository: str, filename: str | None, job: Job) -> Path:
         found = _download(name, repository, file, revision or None, job)
         if found is not None:
             return found
-    raise OfflineError(f"The hub has no weights of {name} under {repository}. {ways_out(name)}")
+    raise OfflineError(f"The hub has no weights of {name} under {repository}.", ways_out(name))
 
 
 def fetch_files(
@@ -133,12 +133,12 @@ def fetch_url(name: str, url: str, job: Job) -> Path:
     except Cancelled:
         raise
     except Exception as error:  # as above; and a file whose hash is another
-        raise OfflineError(f"{name} could not be downloaded: {_reason(error)}. {ways_out(name)}") from error
+        raise OfflineError(f"{name} could not be downloaded: {_reason(error)}.", ways_out(name)) from error
     return path
 
 
 def ways_out(name: str) -> str:
-    """Say what can be opened without a network."""
+    """Say what can be opened without a network, in place of a model that attends."""
     if name.startswith("hf:"):
         return (
             "Two ways out: give a folder on this computer that holds its config.json and model.safetensors "
@@ -175,7 +175,7 @@ def _download(name: str, repository: str, file: str, revision: str | None, job: 
     except Cancelled:
         raise
     except Exception as error:  # the HTTP library's errors share no base that is ours to import
-        raise OfflineError(f"{name} could not be downloaded: {_reason(error)}. {ways_out(name)}") from error
+        raise OfflineError(f"{name} could not be downloaded: {_reason(error)}.", ways_out(name)) from error
     return Path(path)
 
 

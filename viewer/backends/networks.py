@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from viewer.backends.model import Job
 from viewer.backends.torchvision_names import PREFIX
-from viewer.errors import InputError, ModelFileError, UnknownModelError
+from viewer.errors import InputError, ModelFileError, OfflineError, UnknownModelError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from viewer.images.preprocess import Preprocessing
 
 _NEAR = 5
+_WAYS_OUT = (
+    "Two ways out: take a checkpoint on this computer (--weights FILE; beside a model --compare-weights "
+    "FILE), or random weights (--untrained; --compare-untrained)."
+)
 # torchvision warns of these two that how they begin may change; what they begin with does not matter here.
 _QUIET = {name: {"init_weights": False} for name in ("googlenet", "inception_v3")}
 
@@ -45,7 +49,8 @@ class Network:
     device
         "cpu", "cuda:0", "mps".
     weights
-        What its weights are, in words: "trained", a file's name, "random, as initialized".
+        What its weights are, in words: "trained", a file's name, "random, as initialized" with what was done
+        to them.
     """
 
     name: str
@@ -116,7 +121,8 @@ def open_network(
     device, job
         As for `viewer.backends.opening.open_model`.
     untrained
-        Take random weights, as the network is initialized, instead.
+        Take random weights, as the network is initialized, instead; but norms whose weights are all 0 get 1,
+        else residual blocks would pass on their shortcut alone.
 
     Raises
     ------
@@ -139,10 +145,28 @@ def open_network(
     trained = _trained_torchvision if model.startswith(PREFIX) else _trained_timm
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # random weights are to give the same figure again
-        module, how = trained(model, weights, untrained, job)
-    words = "random, as initialized" if untrained else "trained" if weights is None else Path(weights).name
+        try:
+            module, how = trained(model, weights, untrained, job)
+        except OfflineError as error:
+            raise OfflineError(error.problem, _WAYS_OUT) from error
+    words = _wake_norms(module) if untrained else "trained" if weights is None else Path(weights).name
     how = replace(how, size=_sides(image_size, how.size))
     return Network(model, module.eval().to(where), how, where, words)
+
+
+def _wake_norms(module: nn.Module) -> str:
+    """Give norms that begin at 0 the weight 1, as those have that don't; say what the weights are now."""
+    import torch
+    from torch import nn
+
+    # torch's own kinds, which timm's and torchvision's derive from.
+    kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
+    weights = [part.weight for part in module.modules() if isinstance(part, kinds)]
+    zero = [weight for weight in weights if weight is not None and not weight.any()]
+    with torch.no_grad():
+        for weight in zero:
+            weight.fill_(1)
+    return f"random, as initialized{', zero norms set to 1' if zero else ''}"
 
 
 def _trained_timm(

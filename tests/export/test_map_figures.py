@@ -42,6 +42,20 @@ def test_a_figure_of_norms_has_its_own_title_label_and_rule():
     assert "more than 3 times the median patch's norm" in text
 
 
+def test_the_bar_says_that_a_token_lies_above_its_end():
+    document = normed()
+    longest = np.full(197, 2.0, np.float32)
+    longest[0] = 90
+    layers = tuple(replace(layer, stream_norms=longest) for layer in document.record.layers)
+    above = make_document(replace(document.record, layers=layers))
+    texts = [
+        Svg(draw(make_scene(one, display=DisplayValue(map="norms")), FigureRequest("overlay"), "svg")).texts
+        for one in (document, above)
+    ]
+    assert not any("≥" in text for text in texts[0])
+    assert "≥ 2" in texts[1]
+
+
 def test_a_high_norm_patch_is_outlined_where_it_lies():
     document = normed()
     shown = make_scene(document, query=None, display=DisplayValue(map="norms", **OPAQUE))

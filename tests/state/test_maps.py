@@ -16,6 +16,7 @@ from viewer.backends.model import Job
 from viewer.errors import MapError
 from viewer.state.display import DisplayValue, MapKind
 from viewer.state.maps import MAPS, kept, mapped, wanted, work_out
+from viewer.state.scale import ticks
 from viewer.state.scene import compose
 from viewer.state.selection import HeadRef, SelectionValue
 
@@ -149,6 +150,24 @@ def test_high_norm_patches_are_outlined_by_a_rule_that_is_said():
     assert scene.overlay.caption.startswith(f"Outlined: 2 high-norm patches, {rule}. ")
     assert f"2 high-norm patches ({rule})" in scene.readout
     assert "Patch (row 2, column 3): 2, 1.00 times the median." in scene.readout
+
+
+def test_the_frame_on_a_map_that_asks_no_patch_is_explained_with_the_patchs_number():
+    norms = np.full(21, 2.0)
+    norms[1 + 2 * 5 + 3] = 4.25
+    document = document_of(with_norms(random_record(), norms))
+    said = "Orange frame: patch (row 2, column 3), token norm 4.25. Model input"
+    assert compose(document, AT, NORMS).overlay.caption.startswith(said)
+    assert "frame" not in compose(document, replace(AT, hovered="cls"), NORMS).overlay.caption
+    assert "frame" not in compose(document, AT, DisplayValue()).overlay.caption, "there it is the query"
+
+
+def test_a_prefix_token_above_all_patches_lies_above_the_scale_too():
+    norms = np.full(21, 2.0)
+    norms[0] = 9
+    overlay = compose(document_of(with_norms(random_record(), norms)), AT, NORMS).overlay
+    assert (overlay.vmax, overlay.highest) == (2.0, 9.0)
+    assert ticks(overlay.vmax, overlay.highest, 3)[-1] == (1.0, "≥ 2")
 
 
 def test_norms_that_are_not_known_have_a_reason():

@@ -86,7 +86,7 @@ class OverlayPart:
         label = f"{overlay.label}, {overlay.scale_label}"
         below = 0.0 if self._inset is None else self._inset.height + self.style.em
         height = max(round(self._picture[1] - below), round(_LOWEST_BAR * self.style.em))
-        return ColourBar.of_range(overlay.colormap, overlay.vmax, overlay.largest, label, height, self.style)
+        return ColourBar.of_range(overlay.colormap, overlay.vmax, overlay.highest, label, height, self.style)
 
     @cached_property
     def _inset(self) -> Inset | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from viewer.state.colormaps import rgba
 from viewer.state.maps import picture_map
 from viewer.state.places import UNREACHABLE, patch_of, query_of
 from viewer.state.ring import outside_words, reach_words, ring, share_outside
-from viewer.state.words import grid_words, pixels_words, size_words
+from viewer.state.words import grid_words, pixels_words, query_words, size_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from viewer.state.documents import ImageDocument
     from viewer.state.picture_map import PictureMap
     from viewer.state.selection import Direction, Query, SelectionValue
+
+
+_ASKED = ("attention", "rollout")  # maps of the query; the others are the same whatever is asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +81,7 @@ class Overlay:
     box
         (left, top, right, bottom) of `seen` in pixels of `whole`, may reach outside it; None if unknown.
     caption
-        One line: the model's input against the whole picture, and what the ring is.
+        One line: the model's input against the whole picture, and what frame and ring are.
     """
 
     map: MapKind
@@ -113,6 +117,11 @@ class Overlay:
     def grid(self) -> tuple[int, int]:
         """Rows and columns of `asked`."""
         return self.asked.grid
+
+    @cached_property
+    def highest(self) -> float:
+        """The largest value that has a colour of the scale: of a patch, or in a prefix token's swatch."""
+        return max(self.largest, *(value for _, value in self.prefix if math.isfinite(value)), 0.0)
 
     @cached_property
     def unreachable(self) -> npt.NDArray[np.bool_] | None:
@@ -182,9 +191,22 @@ def overlay(
         whole=document.image.pixels,
         box=record.box,
         caption=_caption(
-            document, record, shown, selection.direction, _ring_words(record, found, selection, display)
+            document,
+            record,
+            shown,
+            selection.direction,
+            "" if display.map in _ASKED else _frame_words(record, shown, patch),
+            _ring_words(record, found, selection, display),
         ),
     )
+
+
+def _frame_words(record: AttentionRecord, shown: PictureMap, patch: Query | None) -> str:
+    """Say what the frame around a patch is on a map that does not ask it: it has that number."""
+    if shown.values is None or not isinstance(patch, tuple):
+        return ""
+    name = query_words(patch, grid=None if record.one_grid else shown.asked.grid)
+    return f"Orange frame: {name}, {shown.label} {float(shown.values[patch]):.3g}. "
 
 
 def _ring_words(
@@ -242,7 +264,12 @@ def _tiles(layout: TokenLayout) -> bool:
 
 
 def _caption(
-    document: ImageDocument, record: AttentionRecord, shown: PictureMap, direction: Direction, ring_words: str
+    document: ImageDocument,
+    record: AttentionRecord,
+    shown: PictureMap,
+    direction: Direction,
+    frame_words: str,
+    ring_words: str,
 ) -> str:
     hatched = shown.values is not None and bool(np.isnan(shown.values).any())
     words = f"Model input {size_words(record.input_size)}"
@@ -253,6 +280,7 @@ def _caption(
     words += f"; {_grids(shown.asked, shown.answers, direction)}"
     words += f"; {ring_words}" if ring_words else ""
     # First what can't be understood without: in a small window the end may be cut off.
+    words = f"{frame_words}{words}"
     words = f"{shown.note[:1].upper()}{shown.note[1:]}. {words}" if shown.note else words
     return f"Hatched: {UNREACHABLE}. {words}" if hatched else words
 

@@ -62,7 +62,7 @@ def ticks(vmax: float, largest: float, most: int) -> tuple[tuple[float, str], ..
     vmax
         Upper end, above 0.
     largest
-        Largest weight on a patch that the scale stands for; the end is marked with "≥" if it lies beyond.
+        Largest value that has a colour of the scale; the end is marked with "≥" if it lies beyond.
     most
         How many numbers there is room for.
     """

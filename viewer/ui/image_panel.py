@@ -291,7 +291,7 @@ class ImagePanel(QWidget):
         most = bar_numbers(self._palette)
         painter.setPen(QColor(self._palette.text))
         metrics, widest = QFontMetricsF(painter.font()), 0.0
-        for share, text in ticks(overlay.vmax, overlay.largest, most):
+        for share, text in ticks(overlay.vmax, overlay.highest, most):
             y = min(max(bar.bottom() - share * bar.height(), bar.top() + line / 2), bar.bottom() - line / 2)
             numbers = QRectF(bar.right() + line * 0.25, y - line / 2, bar.width() * 10, line)
             painter.drawText(numbers, Qt.AlignmentFlag.AlignVCenter, text)

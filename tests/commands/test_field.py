@@ -51,6 +51,18 @@ def test_weights_alone_are_no_network(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "receptive fields need a network" in capsys.readouterr().err
 
 
+def test_what_holds_no_network_is_told_for_what_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "noise.pt").write_bytes(bytes(range(1, 200)))
+    (tmp_path / "b").mkdir()
+    for name, kind in (("a.png", "is a PNG picture"), ("noise.pt", "holds no program"), ("b", "is a folder")):
+        assert main(["field", "--model", str(tmp_path / name)]) == 2
+        said = capsys.readouterr().err
+        assert f"{name} {kind}, and receptive fields need a network. Name the network: --model" in said
+
+
 def test_an_unknown_suffix_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["field", "--model", "resnet18", "-o", str(tmp_path / "it.doc")]) == 2
     assert "name a .csv, .json or .txt file" in capsys.readouterr().err
@@ -122,7 +134,10 @@ def test_a_figure_with_the_stages_of_a_network(picture: Path, checkpoint: Path, 
     assert main(["render", str(picture), *options, *compare, "-o", str(target)]) == 0
     text = target.read_text()
     assert "stages of test_resnet, as uniform attention over their fields" in text
-    assert "effective fields of its stages, this picture, weights: random, as initialized, zero norms set to 1" in text
+    assert (
+        "effective fields of its stages, this picture, weights: random, as initialized, zero norms set to 1"
+        in text
+    )
     assert ", effective" in " ".join(Svg(text).texts)
 
 

@@ -280,15 +280,17 @@ def _torchvision(name: str) -> tuple[Callable[[], nn.Module], tuple[int, int]]:
 def _program(name: str, image_size: ImageSize, job: Job) -> tuple[nn.Module, tuple[int, int]]:
     """Return an exported or scripted program and its input size."""
     from viewer.backends.checkpoint_files import is_exported, is_scripted
-    from viewer.backends.file_kind import require_regular
+    from viewer.backends.file_kind import foreign_kind, require_regular
     from viewer.backends.torch_program import open_program
 
     path = Path(name).expanduser()
-    require_regular(path, "a file")
-    if not (is_exported(path) or is_scripted(path)):
+    if not path.is_dir():
+        require_regular(path, "a network")
+    if path.is_dir() or not (is_exported(path) or is_scripted(path)):
+        kind = "is a folder" if path.is_dir() else foreign_kind(path)[0] or "holds no program"
         raise ModelFileError(
             path,
-            "holds weights, and receptive fields need a network",
+            f"{kind}, and receptive fields need a network",
             "Name the network: --model resnet50, or a file that holds it (.onnx, .pt2, TorchScript).",
         )
     opened = open_program(path, name, image_size, "cpu", job)

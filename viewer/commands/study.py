@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from viewer import streams
 from viewer.commands.console import Notes, long_job, say
-from viewer.errors import Cancelled
+from viewer.errors import Cancelled, InputError
 from viewer.export.study_results import write_results
 from viewer.study.engines import LocalEngine, default_batch, default_models, default_workers
 from viewer.study.measuring import Opening
@@ -58,6 +58,8 @@ def _plan(options: Namespace) -> Plan:
 
 def _engine(options: Namespace, plan: Plan) -> AbstractContextManager[Engine]:
     if options.engine == "local":
+        if options.ray_address:
+            raise InputError("--ray-address names a cluster of Ray: give --engine ray with it.")
         models = options.models or default_models(plan.opening.device)
         workers = options.workers or default_workers()
         batch = options.batch or default_batch(plan.opening.device)

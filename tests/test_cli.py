@@ -418,6 +418,8 @@ def test_models_lists_names_that_fit(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out == "sample\n"
     assert main(["models", "no such name"]) == 2
     assert "'no such name'" in capsys.readouterr().err
+    assert main(["models", "*vit_tinny_patch16_224"]) == 2
+    assert f"Did you mean {ARCHITECTURE}" in capsys.readouterr().err
     assert main(["models", "*convnext*"]) == 2
     said = capsys.readouterr().err
     assert "timm has models whose names fit '*convnext*'" in said

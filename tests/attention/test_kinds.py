@@ -108,6 +108,7 @@ def test_the_number_that_decided_is_told_apart_from_its_limit():
     assert "0.29997 < 0.3" in kind_of({**numbers, "sink_mass": 0.29997}).reason
     assert "0.30 ≥ 0.3" in kind_of({**numbers, "sink_mass": 0.3}).reason
     assert kind_of(numbers).kind == "content"
+    assert kind_of(numbers).reason.startswith("None of the other rules applies: ")
 
 
 def test_each_rule_names_its_source_and_asks_for_measures_there_are():

@@ -111,7 +111,7 @@ def test_a_study_writes_tables_figures_and_a_report(whole, opening):
     assert facts["model"]["sha256"] in text
     assert "10 of `pictures`" in text
     assert "renormalized over patches" in text
-    assert "A head counts as local if" in text
+    assert "A head counts as near if" in text
     assert str(ROOT) not in text
     for name in FIGURES:
         assert f"({name})" in text

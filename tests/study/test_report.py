@@ -49,15 +49,15 @@ def summary_of(shares, protocol="renormalized"):
     return Summary(settings, 9, count, mean, sd, sd / 3, quarters)
 
 
-def test_layers_that_mix_local_and_global_heads_are_named():
+def test_layers_that_mix_near_and_far_heads_are_named():
     found = summary_of([(0.2, 0.3), (0.2, 0.9), (0.3, 0.85), (0.1, 0.95), (0.9, 0.6), (0.6, 0.7), (0.4, 0.9)])
     rule, *said = sentences(found)
-    assert "local if its mean attention distance is below 0.5 of what uniform attention gives" in rule
-    assert "global if it is above 0.8" in rule
+    assert "near if its mean attention distance is below 0.5 of what uniform attention gives" in rule
+    assert "far if it is above 0.8" in rule
     assert said == [
-        "Layers 1 to 3 and 6 mix local and global heads.",
-        "Layer 4 has global but no local heads.",
-        "Layer 0 has local but no global heads.",
+        "Layers 1 to 3 and 6 mix near and far heads.",
+        "Layer 4 has far but no near heads.",
+        "Layer 0 has near but no far heads.",
         "Layer 5 has neither.",
         "The widest spread is in layer 3: its heads reach from 0.10 to 0.95 of uniform attention's distance.",
     ]

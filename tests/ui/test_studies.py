@@ -48,7 +48,7 @@ def test_a_study_is_asked_for_started_and_seen(session, qtbot, pictures, tmp_pat
     # The scatter grew while the study ran, part by part.
     assert seen == [0, 8, 10]
     assert (output / REPORT).exists()
-    assert "A head counts as local" in view.said.text()
+    assert "A head counts as near" in view.said.text()
     assert view.facts.text().startswith("test_vit with test_vit.safetensors  ·  10 pictures  ·  distances: ")
     assert view.plot._scatter.spread.shape == (12, 2)
     assert not view.resume.isVisibleTo(view)
@@ -75,13 +75,13 @@ def test_a_stopped_study_is_gone_on_with(session, qtbot, pictures, tmp_path):
     view.resume.click()
     qtbot.waitUntil(lambda: ended(view), timeout=120_000)
     assert Store.at(output).counts() == (20, 0)
-    assert "A head counts as local" in view.said.text()
+    assert "A head counts as near" in view.said.text()
     view.close()
 
     # The folder of the study shows it again, the pictures inside are not opened.
     session.window.paths_dropped.emit([output])
     qtbot.waitUntil(lambda: bool(views()) and views()[0].plot._scatter is not None, timeout=30_000)
-    assert "A head counts as local" in views()[0].said.text()
+    assert "A head counts as near" in views()[0].said.text()
     assert not session.documents.all
     # An unfinished one offers to go on.
     views()[0].close()
@@ -131,7 +131,7 @@ def test_a_folder_that_lost_its_summary_is_gone_on_with(session, qtbot, pictures
     settings.write_text(whole)
     views()[0].resume.click()
     qtbot.waitUntil(lambda: ended(views()[0]), timeout=120_000)
-    assert "A head counts as local" in views()[0].said.text()
+    assert "A head counts as near" in views()[0].said.text()
     assert (output / SUMMARY).exists()
 
 

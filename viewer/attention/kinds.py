@@ -168,7 +168,7 @@ def kind_of(numbers: Mapping[str, float]) -> HeadKind:
             return HeadKind(rule.kind, f"{rule.words}: {_listed(found)}.", tuple(asked))
     if math.isnan(numbers[RELATIVE_DISTANCE]):
         return HeadKind("undefined", "No attention goes from patches to patches.", tuple(asked))
-    return HeadKind("content", f"Chooses keys by what they are: {_listed(asked)}.", tuple(asked))
+    return HeadKind("content", f"None of the other rules applies: {_listed(asked)}.", tuple(asked))
 
 
 def head_kinds(layer: AttentionLayer, measured: LayerMeasures) -> tuple[HeadKind, ...]:

@@ -140,7 +140,9 @@ def _near(hops: int) -> Measure:
         of_heads,
         lambda found, protocol: found.query_near(hops, protocol),
         _even(of_heads),
-        source=f"what {hops} stacked 3x3 convolution{'s' if hops > 1 else ''} reach",
+        source=f"what {hops} stacked 3x3 convolutions reach"
+        if hops > 1
+        else "what a 3x3 convolution reaches",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from viewer import streams
-from viewer.backends.catalogue import model_names, names_not_shown
+from viewer.backends.catalogue import model_names, names_not_shown, near_names
 from viewer.commands.console import say
 
 
@@ -36,7 +36,8 @@ def _nothing(pattern: str) -> str:
     """Say why the list is empty: other models may well be called so."""
     others = names_not_shown(pattern)
     if not others:
-        return f"No model's name fits {pattern!r}."
+        near = ", ".join(near_names(pattern.strip("*?")))
+        return f"No model's name fits {pattern!r}.{f' Did you mean {near}?' if near else ''}"
     listing = ", ".join(others[:3])
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
     return (

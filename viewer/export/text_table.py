@@ -80,7 +80,7 @@ def _what_if(found: dict[str, Any] | None) -> Iterator[str]:
     if "features_cosine" in found:
         yield f"cosine of the final features before and after: {_digits(found['features_cosine'], 4)}"
         for row in found["classes"]:
-            yield f"{row['class']}: {row['before']:.2%} before, {row['after']:.2%} after"
+            yield f"{row['class']}: {100 * row['before']:.2f} % before, {100 * row['after']:.2f} % after"
 
 
 def _patches(found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The finding of a study in words: in which layers local and global heads stand side by side."""
+"""The finding of a study in words: in which layers near and far heads stand side by side."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 if TYPE_CHECKING:
     from viewer.study.summary import Summary
 
-LOCAL = 0.5
-"""A head is local here if its mean distance is less than this share of what uniform attention gives."""
-GLOBAL = 0.8
-"""A head is global here if it is more than this share."""
+NEAR = 0.5
+"""A head is near if its mean distance is less than this share of what uniform attention gives."""
+FAR = 0.8
+"""A head is far if it is more than this share; "local" and "global" are kinds, which have other rules."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class LayerReach:
         From 0.
     nearest, farthest
         Smallest and largest mean distance of its heads, as shares of uniform attention's.
-    local, distant
-        Numbers of local and of global heads, see `LOCAL` and `GLOBAL`.
+    near, far
+        Numbers of near and of far heads, see `NEAR` and `FAR`.
     heads
         Heads with a distance.
     """
@@ -35,14 +35,14 @@ class LayerReach:
     layer: int
     nearest: float
     farthest: float
-    local: int
-    distant: int
+    near: int
+    far: int
     heads: int
 
     @property
     def mixes(self) -> bool:
-        """Whether local and global heads stand side by side."""
-        return self.local > 0 and self.distant > 0
+        """Whether near and far heads stand side by side."""
+        return self.near > 0 and self.far > 0
 
 
 def reach(summary: Summary) -> list[LayerReach]:
@@ -54,28 +54,26 @@ def reach(summary: Summary) -> list[LayerReach]:
         mean = summary.mean[layers == index, column]
         share = mean[np.isfinite(mean)] / (uniform or np.nan)
         if uniform and len(share):
-            local, distant = int((share < LOCAL).sum()), int((share > GLOBAL).sum())
-            found.append(
-                LayerReach(index, float(share.min()), float(share.max()), local, distant, len(share))
-            )
+            near, far = int((share < NEAR).sum()), int((share > FAR).sum())
+            found.append(LayerReach(index, float(share.min()), float(share.max()), near, far, len(share)))
     return found
 
 
 def sentences(summary: Summary) -> list[str]:
-    """Say which layers mix local and global heads, and what the others have."""
+    """Say which layers mix near and far heads, and what the others have."""
     layers = reach(summary)
     if not layers:
         return ["No layer has both a distance and a reference to compare it with."]
     rule = (
-        f"A head counts as local if its mean attention distance is below {LOCAL:g} of what uniform attention "
-        f"gives, as global if it is above {GLOBAL:g}."
+        f"A head counts as near if its mean attention distance is below {NEAR:g} of what uniform attention "
+        f"gives, as far if it is above {FAR:g}."
     )
     mixed = [one for one in layers if one.mixes]
     groups = {
-        "mix local and global heads": mixed,
-        "have global but no local heads": [one for one in layers if one.distant and not one.local],
-        "have local but no global heads": [one for one in layers if one.local and not one.distant],
-        "have neither": [one for one in layers if not one.local and not one.distant],
+        "mix near and far heads": mixed,
+        "have far but no near heads": [one for one in layers if one.far and not one.near],
+        "have near but no far heads": [one for one in layers if one.near and not one.far],
+        "have neither": [one for one in layers if not one.near and not one.far],
     }
     said = [f"{_layers([one.layer for one in some])} {words}." for words, some in groups.items() if some]
     said = [_singular(text) for text in said]

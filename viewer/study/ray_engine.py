@@ -101,7 +101,9 @@ class RayEngine:
         together = self._together or default_batch("auto" if wants_gpu else "cpu")
         given = (self._opening, self._protocol, share, together)
         self._actors = [remote.remote(*given) for _ in range(count)]
-        return self._get(self._actors[0].probe.remote(), job, f"Starting {count} actors of Ray")
+        return self._get(
+            self._actors[0].probe.remote(), job, f"Starting {count} actor{'s' if count > 1 else ''} of Ray"
+        )
 
     def results(self, entries: Iterable[Entry], heads: tuple[int, ...], job: Job) -> Iterator[Batch]:
         """See `viewer.study.engines.Engine.results`; batches go round the actors, and come back in order."""

@@ -113,7 +113,7 @@ def _layers(summary: Summary, found: list[Head]) -> str:
     by_layer = {one.layer: one for one in reach(summary)}
     lines = [
         "| layer | heads | mean distance of its heads, px | nearest head, px (sd) | farthest head, px (sd) "
-        "| of uniform | local by distance | global by distance | kinds | position's share |",
+        "| of uniform | near heads | far heads | kinds | position's share |",
         f"|{'---|' * 10}",
     ]
     for index, heads in enumerate(settings.heads):
@@ -127,7 +127,7 @@ def _layers(summary: Summary, found: list[Head]) -> str:
             *(f"{mean[at]:.1f} ({_number(sd[at])})" for at in (near, far)),
         ]
         one = by_layer.get(index)
-        more = [f"{one.nearest:.2f} to {one.farthest:.2f}", one.local, one.distant] if one else ["", "", ""]
+        more = [f"{one.nearest:.2f} to {one.farthest:.2f}", one.near, one.far] if one else ["", "", ""]
         position = np.array([head.position for head in found if head.layer == index])
         position = position[np.isfinite(position)]
         share = f"{position.min():.2f} to {position.max():.2f}" if len(position) else ""

@@ -91,7 +91,8 @@ def default_models(device: str) -> int:
 def default_batch(device: str) -> int:
     """Return how many pictures a model runs on at once unless told otherwise.
 
-    One on the CPU, where more gain nothing; sixteen on an accelerator, which one leaves idle.
+    One on the CPU, where copies side by side do as much for all but small models; sixteen on an accelerator,
+    which one leaves idle.
     """
     return 16 if _accelerated(device) else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -171,7 +172,12 @@ class TokenLayout:
 
     def patch_at(self, y: float, x: float) -> tuple[int, int]:
         """Return (row, column) of the patch whose centre is nearest to a point in input pixels."""
-        return int(self._nearest(0, np.array([y]))[0]), int(self._nearest(1, np.array([x]))[0])
+        # As `_nearest`, in plain numbers: a hover asks this of every layer.
+        row, column = (
+            min(max(math.floor((at - start) / size + 0.5 - _HALFWAY), 0), count - 1)
+            for at, start, size, count in zip((y, x), self.origin, self.patch_px, self.grid, strict=True)
+        )
+        return row, column
 
     def patches_under(self, other: TokenLayout) -> npt.NDArray[np.int64]:
         """Return which patch of this layout lies under the centre of each of another, int64 (R * C,)."""

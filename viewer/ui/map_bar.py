@@ -14,6 +14,7 @@ from viewer.ui.stage_box import StageBox
 from viewer.ui.toolbar import ChoiceBox, KeepsArrows
 
 if TYPE_CHECKING:
+    from viewer.attention.record import AttentionRecord
     from viewer.state.display import Display, DisplayValue
     from viewer.state.scene import SceneValue
 
@@ -101,6 +102,7 @@ class ClassBox(QComboBox):
     def __init__(self, display: Display, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._display = display
+        self._record: AttentionRecord | None = None
         self._offered: tuple[tuple[int, str, float], ...] = ()
         self.setEditable(True)
         # It would make 710 of a typed 7.
@@ -117,7 +119,10 @@ class ClassBox(QComboBox):
 
     def offer(self, scene: SceneValue) -> None:
         """List the best classes of what is shown, and say which one is chosen."""
-        best = best_classes(scene.document.record if scene.document is not None else None)
+        record = scene.document.record if scene.document is not None else None
+        # Sorting all classes is too much for each hover.
+        best = self._offered if record is self._record else best_classes(record)
+        self._record = record
         if best != self._offered:
             self._offered = best
             self.setEnabled(bool(best))

@@ -33,6 +33,7 @@ def font(palette: Palette, scale: float = 1.0, bold: bool = False) -> QFont:
     return found
 
 
+@lru_cache(maxsize=64)
 def unbroken(words: str) -> str:
     """Return words whose sizes, places and numbers with their unit are not parted where lines break."""
     words = re.sub(r"(\d) (?=px|patches|%|tokens|nats|rows|columns|×)", "\\1\u00a0", words)

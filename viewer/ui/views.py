@@ -50,8 +50,10 @@ class Views(QWidget):
         self.splitters = (self._row, self._column)
         self._shape: object = None
         self._large = False
+        self._value: SceneValue | None = None
         self._row.resized.connect(self._divide_row)
         self._column.resized.connect(self._divide_column)
+        self.tabs.currentChanged.connect(self._paint_front)
         self.tabs.currentChanged.connect(self._divide_column)
         self.tabs.enlarge_asked.connect(self.enlarge)
         column = QVBoxLayout(self)
@@ -67,13 +69,21 @@ class Views(QWidget):
         self.image.paint(value.overlay)
         self.map_bar.paint(value)
         self.heads.paint(value.heads)
-        self.scatter.paint(value.scatter)
-        self.likeness.paint(value.likeness)
         self.readout.paint(value.readout)
+        self._value = value
+        self._paint_front()
         shape = None if value.heads is None else (value.heads.heads, value.heads.grid)
         if shape != self._shape:
             self._shape = shape
             self._divide_row()
+
+    def _paint_front(self) -> None:
+        """Paint the tab in front; others wait until they are looked at, or each hover would pay for them."""
+        front = self.tabs.currentWidget()
+        if self._value is not None and front is self.scatter:
+            self.scatter.paint(self._value.scatter)
+        elif self._value is not None and front is self.likeness:
+            self.likeness.paint(self._value.likeness)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Let the read-out give way where there is little room."""

@@ -25,6 +25,8 @@ from viewer.ui.what_if_form import WhatIfForm
 from viewer.ui.what_if_table import WhatIfTable
 
 if TYPE_CHECKING:
+    from PySide6.QtGui import QShowEvent
+
     from viewer.state.display import Display
     from viewer.state.documents import Documents
     from viewer.state.palette import Palette
@@ -155,7 +157,14 @@ class WhatIfPanel(QWidget):
 
     # What is shown
 
+    def showEvent(self, event: QShowEvent) -> None:
+        """Take up what changed while another tab was in front."""
+        super().showEvent(event)
+        self._follow()
+
     def _follow(self, _: object = None) -> None:
+        if not self.isVisible():
+            return
         self.form.propose(self._selection.value.head)
         self._fill()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,7 @@ class Graph:
         self.opset = next(
             (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1
         )
-        self._makers = {name: node for node in self.nodes for name in node.output if name}
+        self._makers = {name: at for at, node in enumerate(self.nodes) for name in node.output if name}
         self._users: dict[str, list[onnx.NodeProto]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(node.input):
@@ -59,7 +59,8 @@ class Graph:
 
     def maker(self, name: str) -> onnx.NodeProto | None:
         """Return the node whose output a tensor is; None for inputs and initializers."""
-        return self._makers.get(name)
+        at = self._makers.get(name)
+        return None if at is None else self.nodes[at]
 
     def users(self, name: str) -> list[onnx.NodeProto]:
         """Return the nodes that take a tensor as input, in graph order."""
@@ -73,12 +74,7 @@ class Graph:
         """Return a tensor's value if the file fixes it; None otherwise."""
         while (maker := self.maker(name)) is not None and maker.op_type in _TRANSPARENT:
             name = maker.input[0]
-        if maker is None:
-            tensor = self.initializers.get(name)
-        elif maker.op_type == "Constant":
-            tensor = _constant_tensor(maker)
-        else:
-            tensor = None
+        tensor = stored_tensor(self, name)
         return None if tensor is None else self._array(tensor)
 
     def is_constant(self, name: str) -> bool:
@@ -99,15 +95,27 @@ class Graph:
             tensor = loaded
         return numpy_helper.to_array(tensor)
 
-    def ancestors(self, names: set[str]) -> list[onnx.NodeProto]:
-        """Return the nodes that tensors depend on, in graph order."""
-        needed = set(names)
-        found = []
-        for node in reversed(self.nodes):
-            if not needed.isdisjoint(node.output):
-                found.append(node)
-                needed.update(name for name in node.input if name)
-        return found[::-1]
+    def ancestors(
+        self,
+        names: set[str],
+        sources: Callable[[onnx.NodeProto], Iterable[str]] = lambda node: filter(None, node.input),
+    ) -> list[onnx.NodeProto]:
+        """Return the nodes that tensors depend on, in graph order; `sources` tells which inputs count."""
+        waiting, found = list(names), set()
+        while waiting:
+            at = self._makers.get(waiting.pop())
+            if at is not None and at not in found:
+                found.add(at)
+                waiting.extend(sources(self.nodes[at]))
+        return [self.nodes[at] for at in sorted(found)]
+
+
+def stored_tensor(graph: Graph, name: str) -> onnx.TensorProto | None:
+    """Return what the file stores under a name, as an initializer or as a constant node; None otherwise."""
+    maker = graph.maker(name)
+    if maker is None:
+        return graph.initializers.get(name)
+    return _constant_tensor(maker) if maker.op_type == "Constant" else None
 
 
 def attribute(node: onnx.NodeProto, name: str, default: object = None) -> object:

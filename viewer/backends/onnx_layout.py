@@ -17,7 +17,7 @@ from viewer.backends.layer_plans import Planned, plan_layers
 from viewer.backends.onnx_arrangement import Arrangement, Stage, arrange, stacked_places
 from viewer.backends.onnx_found import Found, OnnxProgram, Operand
 from viewer.backends.onnx_graph import Graph
-from viewer.backends.onnx_moves import CONTROLS
+from viewer.backends.onnx_moves import CONTROLS, DECIDING, moved_inputs
 from viewer.backends.onnx_places import NO_LABEL, first_picture, picture
 from viewer.backends.onnx_rules import unplaced
 from viewer.backends.onnx_streams import StreamTensor
@@ -37,9 +37,13 @@ _KNOWN_TOKENS = (
 
 
 def traced_nodes(graph: Graph, found: Sequence[Found]) -> list[onnx.NodeProto]:
-    """Return the nodes that queries and keys depend on, in graph order, constants left out."""
+    """Return the nodes whose elements become queries and keys, in graph order, constants left out.
+
+    What only tells a shape or an index is computed by nodes of its own, often most of an export's; these are
+    left out, since shapes and indices are known.
+    """
     wanted = {side.tensor for match in found for side in (match.queries, match.keys, match.context)}
-    return [node for node in graph.ancestors(wanted) if node.op_type != "Constant"]
+    return [node for node in graph.ancestors(wanted, moved_inputs) if node.op_type != "Constant"]
 
 
 def unknown_controls(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> list[str]:
@@ -55,7 +59,6 @@ def unknown_controls(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> list[str]
 
 # Shapes of what goes in say nothing of the picture's own values.
 _SHAPES = ("Shape", "Size")
-_RESHAPES = {"Reshape": (1,), "Expand": (1,), "Unsqueeze": (1,), "Squeeze": (1,)}
 
 
 def depend_on_picture(graph: Graph, found: Sequence[Found], image: str) -> bool:
@@ -63,7 +66,7 @@ def depend_on_picture(graph: Graph, found: Sequence[Found], image: str) -> bool:
     waiting = [
         node.input[at]
         for node in traced_nodes(graph, found)
-        for at in (CONTROLS | _RESHAPES).get(node.op_type, ())
+        for at in DECIDING.get(node.op_type, ())
         if at < len(node.input) and node.input[at]
     ]
     seen: set[str] = set()
@@ -94,7 +97,7 @@ def plan_attention(
     picture_layout
         Of its input, "NCHW" or "NHWC".
     shapes, controls
-        Of all tensors on the way, from a real run.
+        Of all tensors on the way, as `onnx_probe.probe` finds them.
 
     Returns
     -------

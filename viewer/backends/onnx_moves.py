@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx
 from torch import Tensor
 
 from viewer.backends import onnx_rules as rules
@@ -15,6 +16,18 @@ CONTROLS = {
     "Pad": (1, 3), "Tile": (1,), **dict.fromkeys(_REDUCTIONS, (1,)),
 }  # fmt: skip
 """Which inputs of an operator say how it moves elements, rather than being moved."""
+DECIDING = CONTROLS | {
+    "Reshape": (1,), "Expand": (1,), "Unsqueeze": (1,), "Squeeze": (1,), "Split": (1,), "Upsample": (1,),
+    "Resize": (1, 2, 3),
+}  # fmt: skip
+"""Those, and the inputs that say no more than what the result's shape does."""
+
+
+def moved_inputs(node: onnx.NodeProto) -> list[str]:
+    """Name the inputs of which an operator takes elements, rather than being told what to do with them."""
+    deciding = DECIDING.get(node.op_type, ())
+    return [name for at, name in enumerate(node.input) if name and at not in deciding]
+
 
 _FAMILIES: tuple[tuple[Rule, str], ...] = (
     (rules.nowhere, "Shape Size"),

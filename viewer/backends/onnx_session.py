@@ -121,6 +121,40 @@ def open_session(
         ) from error
 
 
+# Rewriting takes longer than what only the shapes are wanted for; names a version lacks are ignored.
+_REWRITES = (
+    *("CommonSubexpressionElimination", "ConstantSharing", "Level1_RuleBasedTransformer", "ReshapeFusion"),
+    *("MatMulAddFusion", "GeluFusionL1", "LayerNormFusionL1", "TransposeOptimizer", "PropagateCastOps"),
+    *("EnsureUniqueDQForNodeUnit", "QDQPropagationTransformer", "DoubleQDQPairsRemover", "WhereDummyDq"),
+    *("GemmTransposeFusion", "ConcatSliceElimination", "UnsqueezeElimination", "PreShapeNodeElimination"),
+)
+
+
+def bare_session(proto: onnx.ModelProto, file: OnnxFile) -> ort.InferenceSession:
+    """Create a session on part of a model, which infers shapes and folds constants but rewrites nothing.
+
+    Parameters
+    ----------
+    proto
+        The part.
+    file
+        The model it is of, next to whose file its external tensors lie.
+
+    Raises
+    ------
+    Exception
+        One of `RuntimeErrors`, if ONNX Runtime does not take it.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # starting threads would take longer than what they could help with
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.folder))
+    return ort.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=_REWRITES
+    )
+
+
 def run_session(
     session: ort.InferenceSession,
     feeds: Mapping[str, npt.NDArray[np.generic]],

@@ -159,9 +159,9 @@ class Tap:
         feeds = {program.image: feed, **program.fillers}
         wanted = list(dict.fromkeys([*program.graph.outputs, *self._tensors, *self._norms]))
         tensors = run_session(self._session, feeds, wanted, job, "Running the model")
-        outputs = {name: tensors[name] for name in program.graph.outputs}
-        known = self._known(feeds, layout, outputs, job)
+        known = self._known(feeds, layout, tensors, job)
         layers = known.planned.joined(self._tapped(tensors, known.arrangements))
+        outputs = {name: tensors[name] for name in program.graph.outputs}
         notes = known.planned.notes + program.unmatched
         return OnnxRun(layers, outputs, known.output_unchanged, notes)
 
@@ -183,19 +183,19 @@ class Tap:
                     tapped.append(_Tapped(scores, _Found(verdict(match, scores, at, look)), stream))
         return tapped
 
-    def _known(self, feeds: Mapping[str, Array], layout: str, outputs: Mapping[str, Array], job: Job) -> Size:
+    def _known(self, feeds: Mapping[str, Array], layout: str, tensors: Mapping[str, Array], job: Job) -> Size:
         """Return what holds for a picture; most of it was found out with the first one of its size."""
         program = self._program
         size = (layout, *feeds[program.image].shape)
         known = self._sizes.get(size)
         if known is None:
-            unchanged = _same_as_untapped(program, self._providers, feeds, outputs, job)
-            known = Size(*find_plan(program, feeds, layout, job), unchanged)
+            unchanged = _same_as_untapped(program, self._providers, feeds, tensors, job)
+            known = Size(*find_plan(program, feeds, layout, job, tensors), unchanged)
             # Numbers that are not finite compare equal whatever was done: the next picture is compared again.
-            if all(_finite(value) for value in outputs.values()):
+            if all(_finite(tensors[name]) for name in program.graph.outputs):
                 self._sizes[size] = known
         elif self._depends:
-            known = Size(*find_plan(program, feeds, layout, job), known.output_unchanged)
+            known = Size(*find_plan(program, feeds, layout, job, tensors), known.output_unchanged)
         return known
 
 

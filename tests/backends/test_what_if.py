@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer.backends.what_if import KINDS, Change, note, parse, sentence
+from viewer.backends.what_if import KINDS, Change, is_removed, note, parse, sentence
 
 WRITTEN = [
     ("cb", Change("cb", amount=0.5), "Context Broadcasting (strength 0.5) after the MLP of every layer"),
@@ -88,3 +88,9 @@ def test_a_sentence_names_them_all():
 )
 def test_changes_that_change_nothing_are_known(text, idle):
     assert parse(text).idle == idle
+
+
+def test_removed_heads_are_known():
+    texts = ("uniform:layers=all", "head-removed:layers=1-2,heads=0+3", "head-removed:layers=5,heads=all")
+    removed = [(layer, head) for layer in range(6) for head in range(4) if is_removed(texts, layer, head)]
+    assert removed == [(1, 0), (1, 3), (2, 0), (2, 3), (5, 0), (5, 1), (5, 2), (5, 3)]

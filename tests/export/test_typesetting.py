@@ -76,3 +76,9 @@ def test_numbers_stay_with_their_unit_and_sizes_whole() -> None:
         assert " ".join(lines) == text
         for whole in ("300 × 451 px", "16 rows × 16 columns", "88 %", "71 tokens", "4 patches"):
             assert any(whole in line for line in lines), (width, whole)
+
+
+def test_a_last_preposition_does_not_stand_alone() -> None:
+    words = "what patch (row 8, column 8) draws on"
+    lines = wrap(words, text_width(words, 12) - 2, 12)
+    assert lines == ["what patch (row 8, column 8)", "draws on"]

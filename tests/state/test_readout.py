@@ -166,3 +166,13 @@ def test_a_key_that_nobody_reaches_is_told():
         "No patch reaches patch (row 0, column 1 of 1 × 2)."
     )
     assert "1 of 2 patches in reach" in say(record, query=(0, 1))
+
+
+def test_a_removed_head_is_first_said_to_be_unused():
+    record = replace(uniform(heads=2), what_if=("head-removed:layers=0,heads=1",))
+    words = say(record, head=HeadRef(0, 1))
+    assert words.startswith(
+        "Layer 0, head 1 (output removed, not used): on average its unused attention looks 116 px"
+    )
+    assert say(record, head=HeadRef(0, 0)).startswith("Layer 0, head 0: on average this head looks")
+    assert "removed" not in say(uniform(heads=2), head=HeadRef(0, 1))

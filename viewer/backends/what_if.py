@@ -260,6 +260,14 @@ def parse(text: str) -> Change:
     return found
 
 
+def is_removed(texts: Iterable[str], layer: int, head: int) -> bool:
+    """Return whether changes, as they are written, remove a head, so that the model makes no use of it."""
+    return any(
+        change.kind == "head-removed" and change.touches(layer) and (not change.heads or head in change.heads)
+        for change in map(parse, texts)
+    )
+
+
 def _numbers(what: str, text: str) -> tuple[int, ...]:
     """Read ``all``, ``3``, ``0-3+7``."""
     if text == "all":

@@ -90,7 +90,7 @@ def _without_middle(text: str, kept: int) -> str:
 
 # Coordinates such as "(4, 5)" or "(row 4, column 5)", sizes and numbers with their unit count as one word.
 _BREAK = re.compile(
-    r"(?<!\d,)(?<!\(row)(?<!, column)(?<!×)"
+    r"(?<!\d,)(?<!\(row)(?<!, column)(?<!×)(?!\s+(?:on|to)$)"
     r"(?!\s+×)(?!\s+of\s+\d+\s×)(?!(?<=\bof)\s+\d+\s×)"
     r"(?!(?<=\d)\s+(?:px|patches|%|tokens|nats|rows|columns)(?![a-z]))\s+"
 )
@@ -99,7 +99,7 @@ _BREAK = re.compile(
 def wrap(text: str, width: float, points: float, bold: bool = False) -> list[str]:
     """Break text into lines that fit a width in pixels; a single word that is too long loses its middle.
 
-    Coordinates, sizes and numbers with their units are not parted.
+    Coordinates, sizes and numbers with their units are not parted; a last "on" or "to" stays with its verb.
     """
     lines: list[str] = []
     words = _BREAK.split(text.strip()) if text.strip() else []

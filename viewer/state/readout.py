@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from viewer.backends.what_if import is_removed
 from viewer.state.attention_map import fused
 from viewer.state.axes_words import axes_words
 from viewer.state.comparison import place_words
@@ -92,7 +93,10 @@ def _of_head(
     measured = document.measures.layers[selection.shown.layer]
     means = _means(measured, selection.shown.head, display.protocol)
     reference = mean_of_numbers(uniform_distances(layer, display.protocol, "px"))
-    verb = "these heads look" if selection.shown.head is None and layer.heads > 1 else "this head looks"
+    head = selection.shown.head
+    verb = "these heads look" if head is None and layer.heads > 1 else "this head looks"
+    if head is not None and is_removed(record.what_if, layer.index, head):
+        verb = "its unused attention looks"
     return (
         f"{words}: on average {verb} {_far(means.px, means.patches, display)} away, "
         f"{_share(means.px, reference)} ({PROTOCOLS[display.protocol]}); "

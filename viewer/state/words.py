@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewer.backends.what_if import is_removed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -94,11 +96,15 @@ def prefix_words(names: Sequence[str]) -> str:
 
 
 def head_words(record: AttentionRecord, shown: HeadRef, fusion: Fusion) -> str:
-    """Return what is shown: "Layer 3, head 2" or "Layer 3, mean of 6 heads"."""
+    """Return what is shown: "Layer 3, head 2" or "Layer 3, mean of 6 heads".
+
+    A head that a what-if removes still has its attention, and is told from heads that are used.
+    """
     layer = record.layers[shown.layer]
     kind = _KINDS.get(layer.kind, "")
     if shown.head is not None:
-        return f"Layer {shown.layer}{kind}, head {shown.head}"
+        removed = " (output removed, not used)" if is_removed(record.what_if, *shown) else ""
+        return f"Layer {shown.layer}{kind}, head {shown.head}{removed}"
     if layer.heads == 1:
         return f"Layer {shown.layer}{kind}, its one head"
     return f"Layer {shown.layer}{kind}, {fusion} of {layer.heads} heads"

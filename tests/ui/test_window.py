@@ -610,3 +610,28 @@ def test_the_query_stays_when_the_mouse_leaves_the_picture(opened, qtbot):
     QTest.mouseMove(heads, heads.rect().center())
     assert opened.selection.value.query == hovered
     assert opened.scene.value.heads.maps is not None
+
+
+def test_the_lower_left_takes_the_pictures_room_and_gives_it_back(opened, qtbot):
+    views = opened.window.views
+    opened.window.resize(1280, 860)
+    qtbot.wait(50)
+    before = views.tabs.height()
+    press(opened, Qt.Key.Key_F8)
+    qtbot.waitUntil(lambda: views.tabs.height() > views.heads.height() - 10)
+    assert not views.image.isVisible()
+    tab = views.tabs.tabBar().tabRect(0).center()
+    QTest.mouseDClick(views.tabs.tabBar(), Qt.MouseButton.LeftButton, pos=tab)
+    qtbot.waitUntil(lambda: views.tabs.height() == before)
+    assert views.image.isVisible()
+
+
+def test_lists_of_the_scatter_show_whole_words_however_little_room_there_is(opened, qtbot):
+    scatter = opened.window.views.scatter
+    boxes = (scatter.y, scatter.x, scatter.unit, scatter.protocol)
+    for width in (900, 1280, 1900):
+        opened.window.resize(width, 860)
+        qtbot.wait(50)
+        for box in boxes:
+            assert box.width() >= box.minimumSizeHint().width(), (width, box.words())
+    assert [box.words() for box in boxes] == [box.currentText() for box in boxes]

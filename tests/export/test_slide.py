@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,19 @@ def test_nothing_to_draw_and_no_such_format(steps):
         slide.draw(SceneValue(), request(1))
     with pytest.raises(ExportError, match=r"\.gif is not a kind of figure"):
         slide.draw(steps(1), request(1, ".gif"))
+
+
+@pytest.mark.parametrize("index", [6, 7])
+def test_every_head_that_the_words_name_is_ringed(steps, index) -> None:
+    scene, step = steps(index), STEPS[index]
+    named = step.named(scene.document)
+    assert len(set(named)) >= 2
+    assert scene.selection.shown in named
+    said = " ".join(step.words(scene))
+    assert all(f"head {head}" in said and re.search(rf"[Ll]ayer {layer}\b", said) for layer, head in named)
+    content = slide.draw(scene, request(index)).decode()
+    accent = palette("talk").accent
+
+    assert "named in the text" in content
+    # One more ring is in the legend.
+    assert len(re.findall(f"<use [^>]*stroke: {accent}", content)) == len(named) + 1

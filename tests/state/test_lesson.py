@@ -58,7 +58,7 @@ def test_it_begins_at_the_top_left_of_nine_patches(state):
 def test_numbers_of_the_shares_are_those_of_the_views(state):
     *_, scene, lesson, _ = state
     lesson.go(1)
-    assert "e^2.828 = 16.92" in said(scene, lesson)
+    assert "e^2.8284 = 16.92" in said(scene, lesson)
     assert "sum of all nine, 56.76" in said(scene, lesson)
     listed = table(scene.value, lesson.value.step)
     assert listed.columns == ("score", "exponential", "share")

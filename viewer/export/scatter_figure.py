@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from viewer.state.ranges import Along
     from viewer.state.references import Reference
     from viewer.state.scatter import Scatter
+    from viewer.state.selection import HeadRef
 
 _ROW = 1.7  # height of a legend row, in ems
 _NOTE = 0.85  # of small type: words beside levels
@@ -57,11 +58,14 @@ class ScatterPart:
         Colours and type.
     width
         In pixels at scale 1, everything included.
+    named
+        Heads that words beside it name, to be ringed as the shown one is.
     """
 
     scatter: Scatter
     style: Style
     width: int
+    named: tuple[HeadRef, ...] = ()
 
     @cached_property
     def _y_ticks(self) -> list[tuple[float, str]]:
@@ -133,7 +137,7 @@ class ScatterPart:
         pales = ", paler the more it attends to prefix tokens" if scatter.pales else ""
         entries = [
             *([] if scatter.kinds is not None else [Entry(f"a head{pales}", self._head_marks())]),
-            Entry("shown", self._shown_marks),
+            Entry("named in the text" if self.named else "shown", self._shown_marks),
         ]
         kinds = () if scatter.kinds is None else counted(scatter.kinds)
         entries[:0] = [Entry(f"{mark.kind}: {n} heads", self._head_marks(kind=mark)) for mark, n in kinds]
@@ -251,6 +255,8 @@ class ScatterPart:
         if scatter.query_y is not None:
             axes.plot(scatter.query_x, scatter.query_y, clip_on=False, **self._query_marks)
         picked = scatter.picked
+        for layer, head in self.named:
+            picked = picked | ((scatter.layer == layer) & (scatter.head == head))
         axes.plot(scatter.x[picked], scatter.y[picked], clip_on=False, **self._shown_marks)
 
     def _plot_reference(self, axes: Axes, reference: Reference) -> None:

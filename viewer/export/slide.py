@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from viewer.export.figure import Format, Part
     from viewer.state.lesson_steps import Step
-    from viewer.state.requests import SlideRequest, View
+    from viewer.state.requests import SlideRequest
     from viewer.state.scene import SceneValue
 
 SIZE = (1280, 720)
@@ -96,7 +96,7 @@ def _compose(scene: SceneValue, step: Step, request: SlideRequest, raster: bool)
     words.draw(sheet, _MARGIN, top)
     left = _MARGIN + left_width + _GAP
     room = width - _MARGIN - left
-    part = _fitted(step.view, scene, style, room, bottom - top)
+    part = _fitted(step, scene, style, room, bottom - top)
     part.draw(sheet, left + (room - part.width) // 2, top + max((bottom - top - part.height) // 3, 0))
     return sheet
 
@@ -181,20 +181,20 @@ class Words:
             self.keys.draw(sheet, left, round(y))
 
 
-def _fitted(view: View, scene: SceneValue, style: Style, width: int, height: int) -> Part:
-    """Return a view in the largest type with which it fits, or else in the smallest."""
+def _fitted(step: Step, scene: SceneValue, style: Style, width: int, height: int) -> Part:
+    """Return a step's view in the largest type with which it fits, or else in the smallest."""
     part: Part | None = None
     for points in _VIEW_TYPE:
-        for part in _parts(view, scene, _in_type(style, points), width, height):
+        for part in _parts(step, scene, _in_type(style, points), width, height):
             if part.width <= width and part.height <= height:
                 return part
     return part
 
 
-def _parts(view: View, scene: SceneValue, style: Style, width: int, height: int) -> Iterator[Part]:
+def _parts(step: Step, scene: SceneValue, style: Style, width: int, height: int) -> Iterator[Part]:
     """Yield a view in one size of type; the picture ever smaller, until it is better to take smaller type."""
-    if view == "scatter":
-        yield ScatterPart(scene.scatter, style, width)
+    if step.view == "scatter":
+        yield ScatterPart(scene.scatter, style, width, step.named(scene.document))
     else:
         rows = scene.overlay.grid[0]
         for pixels in range(height // rows, max(round(0.55 * height / rows), 1), -1):

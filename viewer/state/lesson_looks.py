@@ -38,13 +38,29 @@ def at_most_local(document: ImageDocument) -> SelectionValue:
 
 def at_most_mixed(document: ImageDocument) -> SelectionValue:
     """Look with the farthest head of the layer whose heads differ most."""
-    layer = most_mixed(document)
-    return _look(EYE, HeadRef(layer, int(patch_distances(document)[layer].argmax())))
+    return _look(EYE, nearest_and_farthest(document)[1])
 
 
 def at_most_on_prefix(document: ImageDocument) -> SelectionValue:
     """Look with the head that spends most on the class token."""
     return _look(EYE, most_on_prefix(document))
+
+
+def no_heads(document: ImageDocument) -> tuple[HeadRef, ...]:
+    """Name no head on the scatter."""
+    return ()
+
+
+def nearest_and_farthest(document: ImageDocument) -> tuple[HeadRef, HeadRef]:
+    """Return the two ends of the layer whose heads differ most."""
+    layer = most_mixed(document)
+    found = patch_distances(document)[layer]
+    return HeadRef(layer, int(found.argmin())), HeadRef(layer, int(found.argmax()))
+
+
+def misjudged(document: ImageDocument) -> tuple[HeadRef, ...]:
+    """Return the heads of which the distance does not tell all."""
+    return tuple(dict.fromkeys((*alike_but_spread(document), most_on_prefix(document))))
 
 
 def patch_distances(document: ImageDocument) -> list[npt.NDArray[np.float64]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from viewer.state.lesson_stage import StageName
     from viewer.state.requests import View
     from viewer.state.scene import SceneValue
-    from viewer.state.selection import SelectionValue
+    from viewer.state.selection import HeadRef, SelectionValue
 
 Column = Literal["hops", "brightness", "score", "exponential", "share"]
 
@@ -41,6 +41,8 @@ class Step:
         Fields of `DisplayValue` it sets; all others but theme and colours are as at first.
     view
         What its slide has beside the words.
+    named
+        The heads that its words name, which its slide marks on the scatter.
     hint
         What can be tried in the window, as a sentence; slides leave it out.
     columns
@@ -55,6 +57,7 @@ class Step:
     words: Callable[[SceneValue], words.Paragraphs]
     display: dict[str, object] = field(default_factory=dict)
     view: View = "overlay"
+    named: Callable[[ImageDocument], tuple[HeadRef, ...]] = looks.no_heads
     hint: str = ""
     columns: tuple[Column, ...] = ()
 
@@ -128,6 +131,7 @@ STEPS: tuple[Step, ...] = (
         words.mixed,
         _PATCHES,
         "scatter",
+        looks.nearest_and_farthest,
         hint="Point at a dot to see what that head looks at.",
     ),
     Step(
@@ -138,6 +142,7 @@ STEPS: tuple[Step, ...] = (
         words.limits,
         _PATCHES,
         "scatter",
+        looks.misjudged,
         hint="Change the protocol above the scatter, and watch the dots of pale heads fall.",
     ),
 )

@@ -55,7 +55,7 @@ def shares(scene: SceneValue) -> Paragraphs:
         "Score: multiply the numbers of query and key, add them up, divide by √2. "
         f"Patch {found.query} scores {best.score:.3f} with patch {best.number}, "
         f"{least.score:.3f} with patch {least.number}.",
-        f"Softmax: take e to each score, such as e^{best.score:.3f} = {best.exponential:.2f}, "
+        f"Softmax: take e to each score, such as e^{best.score:.4f} = {best.exponential:.2f}, "
         f"and divide by the sum of all nine, {found.total:.2f}.",
         f"So patch {best.number} gets a share of {best.share:.3f}, patch {least.number} one of "
         f"{least.share:.3f}. All nine shares add up to {sum(key.share for key in found.keys):.3f}.",

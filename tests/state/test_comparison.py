@@ -70,10 +70,14 @@ def test_how_many_heads_are_shorter_is_told() -> None:
 
 def test_levels_that_lie_close_share_their_words() -> None:
     notes = describe().reference("network").notes
-    assert [words for _, words in notes] == ["conv1 7 px", "layer1 48 px", "layer2 80 px", "layer4 900 px"]
+    assert [words for _, words in notes] == [
+        *("conv1, field 7 px", "layer1, field 48 px", "layer2, field 80 px", "layer4, field 900 px")
+    ]
     comparison.keep(NetworkFields("net", "torch", comparison.known("net").stages[2:] * 2))
     found = describe(protocol="original").reference("network").notes
-    assert [words for _, words in found] == ["layer2, layer2: 80, 80 px", "layer4, layer4: 900, 900 px"]
+    assert [words for _, words in found] == [
+        *("layer2, layer2: fields 80, 80 px", "layer4, layer4: fields 900, 900 px")
+    ]
 
 
 def test_only_distances_compare() -> None:

@@ -213,9 +213,9 @@ def _names(names: Sequence[str], places: Sequence[int]) -> str:
 
 
 def _note(group: list[Level]) -> str:
-    """Return names and fields: "layer1 35 px", "conv1, maxpool: 7, 11 px", "a to c: 3 to 9 px"."""
+    """Return names and fields, which are not the level: "layer1, field 35 px", "a to c: fields 3 to 9 px"."""
     if len(group) == 1:
-        return f"{group[0].name} {group[0].field_words}"
+        return f"{group[0].name}, field {group[0].field_words}"
     between, ends = ", " if len(group) == 2 else " to ", (group[0], group[-1])
     names = between.join(level.name for level in ends)
-    return f"{names}: {between.join(level.field_words.removesuffix(' px') for level in ends)} px"
+    return f"{names}: fields {between.join(level.field_words.removesuffix(' px') for level in ends)} px"

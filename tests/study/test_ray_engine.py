@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,16 @@ def test_without_ray_the_way_to_install_it_is_told(opening, tmp_path):
     done = run(command(opening, source, tmp_path / "ray", "--engine", "ray"))
     assert done.returncode == 2
     assert 'pip install "patchreach[ray]"' in done.stderr
+
+
+@pytest.mark.skipif(not installed, reason="ray is not installed")
+def test_a_cluster_that_does_not_answer_is_said_at_once(opening, tmp_path):
+    source = draw_ten(tmp_path / "pictures")
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # a port of our own, on which nobody listens
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        done = run(
+            command(opening, source, tmp_path / "ray", "--engine", "ray", "--ray-address", address),
+        )
+    assert done.returncode == 2
+    assert f"Ray could not be reached: nothing answers at {address} (" in done.stderr

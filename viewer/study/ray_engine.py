@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _AHEAD = 2  # batches for each actor: one that it works on, one that waits
 _POLL_SECONDS = 0.2
+_ANSWER_SECONDS = 20
 
 
 class RayEngine:
@@ -68,9 +70,11 @@ class RayEngine:
         """
         # What Ray warns of here is its own next version.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        address = self._address or os.environ.get("RAY_ADDRESS") or "local"
+        _require_answer(address)
         try:
             self._ray.init(
-                address=self._address or os.environ.get("RAY_ADDRESS") or "local",
+                address=address,
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level="error",
@@ -130,6 +134,17 @@ class RayEngine:
         if isinstance(found, str):
             raise InputError(found)
         return found
+
+
+def _require_answer(address: str) -> None:
+    """See whether anything listens at HOST:PORT; Ray itself would try for minutes, and end the process."""
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        return  # "auto", "local", or what Ray itself is to read
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"Ray could not be reached: nothing answers at {address} ({error}).") from error
 
 
 def _last_line(error: Exception) -> str:

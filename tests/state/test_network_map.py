@@ -91,6 +91,12 @@ def test_title_caption_and_read_out_say_what_it_is(document) -> None:
         "Outlined: the patch with the middle unit, whose gradient this is, mean over 2 pictures, "
         "weights: random, as initialized, zero norms set to 1. "
     )
+    field = document.maps[KEY].fields["layer2"]
+    assert (
+        f"Its side is {field.size:.0f} px (over 4.55 % of the largest gradient), its sigma "
+        f"{field.deviation[0]:.0f} × {field.deviation[1]:.0f} px, its mean distance "
+        f"{field.mean_distance:.0f} px. "
+    ) in scene.overlay.caption
     assert "The middle unit of test_resnet layer2 depends on pixels" in scene.readout
     assert "px in theory" in scene.readout
 

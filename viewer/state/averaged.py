@@ -57,6 +57,15 @@ class Averaged(Generic[_Name]):
         return "" if self.images == 1 else f", mean of {self.images} pictures"
 
 
+def field_size_words(field: EffectiveField) -> str:
+    """Return how large a field is, as a sentence: on the map one patch may outshine all others."""
+    down, across = field.deviation
+    return (
+        f"Its side is {field.size:.0f} px (over 4.55 % of the largest gradient), its sigma "
+        f"{down:.0f} × {across:.0f} px, its mean distance {field.mean_distance:.0f} px"
+    )
+
+
 def keys_of(document: ImageDocument) -> tuple[int, ...]:
     """Return the keys of the documents that a document's fields are to be averaged over."""
     return tuple(one.key for one in document.strip or (document,))

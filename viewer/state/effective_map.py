@@ -9,7 +9,7 @@ import numpy as np
 
 from viewer.backends.what_if import NO_GRADIENTS
 from viewer.state import network_map
-from viewer.state.averaged import Averaged, alike, keys_of, shares
+from viewer.state.averaged import Averaged, alike, field_size_words, keys_of, shares
 from viewer.state.axes import DISTANCE
 from viewer.state.picture_map import PictureMap, without
 from viewer.state.references import Reference
@@ -98,7 +98,8 @@ def effective_map(
         scale_label="this map's own scale",
         layers=(layer.index,),
         marked=(middle,),
-        note=f"outlined: the middle patch, whose vector's gradient this is, {fields.pictures}",
+        note=f"outlined: the middle patch, whose vector's gradient this is, {fields.pictures}. "
+        f"{field_size_words(field)}",
         words=_words(layer.index, field, middle, values),
     )
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from viewer.errors import MapError, PatchreachError
-from viewer.state.averaged import Averaged, alike, keys_of, shares
+from viewer.state.averaged import Averaged, alike, field_size_words, keys_of, shares
 from viewer.state.axes import DISTANCE, LAYER, number
 from viewer.state.comparison import across, known, shared_words
 from viewer.state.picture_map import PictureMap, without
@@ -136,7 +136,7 @@ def network_map(document: ImageDocument, display: DisplayValue) -> PictureMap:
         scale_label="this map's own scale",
         marked=(middle,),
         note=f"outlined: the patch with the middle unit, whose gradient this is, {found.pictures}, "
-        f"weights: {found.weights}",
+        f"weights: {found.weights}. {field_size_words(field)}",
         words=_words(field, display, 100 * float(values[middle])),
     )
 

@@ -93,8 +93,8 @@ def test_title_caption_and_read_out_say_what_it_is(document) -> None:
     )
     field = document.maps[KEY].fields["layer2"]
     assert (
-        f"Its side is {field.size:.0f} px (over 4.55 % of the largest gradient), its sigma "
-        f"{field.deviation[0]:.0f} × {field.deviation[1]:.0f} px, its mean distance "
+        f"The field: side {field.size:.0f} px (over 4.55 % of the largest gradient), sigma "
+        f"{field.deviation[0]:.0f} × {field.deviation[1]:.0f} px, mean distance "
         f"{field.mean_distance:.0f} px. "
     ) in scene.overlay.caption
     assert "The middle unit of test_resnet layer2 depends on pixels" in scene.readout

@@ -61,8 +61,8 @@ def field_size_words(field: EffectiveField) -> str:
     """Return how large a field is, as a sentence: on the map one patch may outshine all others."""
     down, across = field.deviation
     return (
-        f"Its side is {field.size:.0f} px (over 4.55 % of the largest gradient), its sigma "
-        f"{down:.0f} × {across:.0f} px, its mean distance {field.mean_distance:.0f} px"
+        f"The field: side {field.size:.0f} px (over 4.55 % of the largest gradient), sigma "
+        f"{down:.0f} × {across:.0f} px, mean distance {field.mean_distance:.0f} px"
     )
 
 

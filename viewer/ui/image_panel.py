@@ -335,7 +335,10 @@ class ImagePanel(QWidget):
                 break
         painter.setFont(fits)
         painter.setPen(QColor(self._palette.faint))
-        painter.drawText(layout.caption, way, words)
+        # What does not fit ends with a whole line.
+        line, room = QFontMetricsF(fits).lineSpacing(), QRectF(layout.caption)
+        room.setHeight(int((room.height() + 1) / line) * line)
+        painter.drawText(room, way, words)
 
 
 def _shape(overlay: Overlay) -> tuple[object, ...]:

@@ -198,6 +198,7 @@ class Session(QObject):
         workflow.model_opened.connect(self._remember_model)
         workflow.image_opened.connect(self._remember_image)
         self.jobs.crashed.connect(_print_bug)
+        self.studies.jobs.crashed.connect(_print_bug)
         if self._start.screenshot:
             self.jobs.idle.connect(self._when_filled)
 

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.qt_log_ignore("does not support propagateSizeHints", ex
 
 
 def to_tab(session, title):
-    tabs = session.window.views.tabs
-    place = next(place for place in range(tabs.count()) if tabs.tabText(place) == title)
-    bar = tabs.tabBar()
+    bar = session.window.views.tabs.tabBar()
+    place = next(place for place in range(bar.count()) if bar.tabText(place) == title)
     QTest.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(place).center())
 
 

@@ -233,7 +233,7 @@ def test_a_line_is_as_wide_on_every_screen(made, item, width):
     selection.hover((1, 1))
     columns = ink_of(panel, panel.plot._lines[item]).sum(axis=0) / panel.plot.devicePixelRatioF()
     # A wide line may be painted one pixel of the screen narrower or wider.
-    assert 0.65 * width <= np.median(columns[columns > 0.1]) <= 1.7 * width
+    assert 0.65 * width <= np.median(columns[columns > 0.1]) <= width + 1
 
 
 def test_the_ring_is_as_wide_on_every_screen(made):

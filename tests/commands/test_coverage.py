@@ -40,10 +40,7 @@ def test_table_of_some_families(tmp_path, capsys):
 def test_names_of_models_are_no_modules(pattern, found, capsys):
     assert main(["models", pattern, "--coverage"]) == 2
     said = capsys.readouterr().err
-    assert (
-        f"--coverage takes names of timm's modules (families of models), and none fits {pattern!r}"
-        in said
-    )
+    assert f"--coverage takes names of timm's modules (families of models), and none fits {pattern!r}" in said
     assert found in said
 
 

@@ -215,3 +215,8 @@ class DeviceError(PatchreachError):
 
 class ExportError(PatchreachError):
     """A figure or table can't be made or written; the text says why."""
+
+
+def quoted(text: str) -> str:
+    """Quote what a person typed, not all of it if it is endless."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")

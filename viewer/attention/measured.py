@@ -178,3 +178,14 @@ def defined_mean(of_queries: npt.NDArray[np.floating]) -> npt.NDArray[np.float64
     count = defined.sum(axis=1)
     total = np.where(defined, of_queries, 0.0).sum(axis=1, dtype=np.float64)
     return np.divide(total, count, out=np.full(len(of_queries), np.nan), where=count > 0)
+
+
+def mean_of_numbers(values: npt.NDArray[np.floating]) -> float:
+    """Return the mean of those that are numbers; NaN where none is."""
+    there = values[np.isfinite(values)]
+    return float(there.mean()) if there.size else float("nan")
+
+
+def number_or_none(value: float) -> float | None:
+    """Return a number for JSON and reports, which know no NaN: None where it is not defined."""
+    return float(value) if np.isfinite(value) else None

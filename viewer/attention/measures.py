@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer.attention.measured import NEAR_HOPS, defined_mean
+from viewer.attention.measured import NEAR_HOPS, defined_mean, mean_of_numbers
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -102,13 +102,13 @@ def _uniform_px(layer: AttentionLayer, protocol: Protocol) -> float:
     # It needs torch, which whoever only asks for names and words does not load.
     from viewer.attention.uniform import uniform_layer_distance
 
-    return _mean(uniform_layer_distance(layer, protocol, "px"))
+    return mean_of_numbers(uniform_layer_distance(layer, protocol, "px"))
 
 
 def _uniform_patches(layer: AttentionLayer, protocol: Protocol) -> float:
     from viewer.attention.uniform import uniform_layer_distance
 
-    return _mean(uniform_layer_distance(layer, protocol, "patches"))
+    return mean_of_numbers(uniform_layer_distance(layer, protocol, "patches"))
 
 
 def _even(of_heads: OfHeads) -> Uniform:
@@ -121,11 +121,6 @@ def _even(of_heads: OfHeads) -> Uniform:
         return float(f"{round(float(of_heads(even_measures(layer), protocol)[0]), 5):.6g}")
 
     return uniform
-
-
-def _mean(values: npt.NDArray[np.float64]) -> float:
-    there = values[np.isfinite(values)]
-    return float(there.mean()) if there.size else float("nan")
 
 
 def _near(hops: int) -> Measure:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from viewer.errors import quoted
+
 NOT_TRAINED = "an intervention on a model that was not trained with it"
 """What every changed record, table and figure says of itself."""
 
@@ -147,7 +149,7 @@ class Change:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"there is no change {_short(self.kind)}; there are {', '.join(KINDS)}")
+            raise ValueError(f"there is no change {quoted(self.kind)}; there are {', '.join(KINDS)}")
         kind = KINDS[self.kind]
         if self.heads and not kind.of_heads:
             raise ValueError(f"{kind.name} changes whole blocks, so it takes no heads")
@@ -236,7 +238,7 @@ def parse(text: str) -> Change:
     """
     name, settings = (part.strip() for part in text.partition(":")[::2])
     if name not in KINDS:
-        raise ValueError(f"there is no change {_short(name)}; there are {', '.join(KINDS)}")
+        raise ValueError(f"there is no change {quoted(name)}; there are {', '.join(KINDS)}")
     kind, found, given = KINDS[name], Change(name), set()
     for setting in filter(None, (part.strip() for part in settings.split(","))):
         key, sign, value = (part.strip() for part in setting.partition("="))
@@ -247,7 +249,7 @@ def parse(text: str) -> Change:
             *([kind.amount.name] if kind.amount else []),
         ]
         if field not in known or not sign:
-            raise ValueError(f"{name} has no setting {_short(setting)}; it takes {', '.join(known)}")
+            raise ValueError(f"{name} has no setting {quoted(setting)}; it takes {', '.join(known)}")
         if field in given:
             raise ValueError(f"{field} of {name} is given twice")
         given.add(field)
@@ -276,14 +278,14 @@ def _numbers(what: str, text: str) -> tuple[int, ...]:
     for part in text.split("+"):
         found = re.fullmatch(r"\s*([0-9]{1,4})(?:\s*-\s*([0-9]{1,4}))?\s*", part)
         if found is None or (found[2] and int(found[2]) < int(found[1])):
-            raise ValueError(f"{_short(text)} names no {what}; write all, 3, 0-3 or 0-3+7")
+            raise ValueError(f"{quoted(text)} names no {what}; write all, 3, 0-3 or 0-3+7")
         numbers.update(range(int(found[1]), int(found[2] or found[1]) + 1))
     return tuple(sorted(numbers))
 
 
 def _number(what: str, text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?|\.[0-9]{1,6}", text):
-        raise ValueError(f"{what} is {_short(text)}, which is no plain number")
+        raise ValueError(f"{what} is {quoted(text)}, which is no plain number")
     return float(text)
 
 
@@ -307,7 +309,3 @@ def _counted(what: str, numbers: Sequence[int]) -> str:
         return f"every {what}"
     listed = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in _runs(numbers))
     return f"{what} {listed}" if len(numbers) == 1 else f"{what}s {listed}"
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -9,6 +9,8 @@ import re
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
+from viewer.errors import quoted
+
 if TYPE_CHECKING:
     from viewer.backends.what_if import Change
     from viewer.state.requests import ImageSize
@@ -37,14 +39,14 @@ def colormap(text: str) -> str:
     from viewer.state.colormaps import COLORMAPS
 
     if text not in COLORMAPS:
-        raise ArgumentTypeError(f"{_short(text)} is not one of {', '.join(COLORMAPS)}")
+        raise ArgumentTypeError(f"{quoted(text)} is not one of {', '.join(COLORMAPS)}")
     return text
 
 
 def count(text: str) -> int:
     """Return a whole number from 0 to 999999."""
     if not re.fullmatch("[0-9]{1,6}", text):
-        raise ArgumentTypeError(f"{_short(text)} is no number from 0 to 999999")
+        raise ArgumentTypeError(f"{quoted(text)} is no number from 0 to 999999")
     return int(text)
 
 
@@ -65,11 +67,6 @@ def what_if(text: str) -> Change:
         raise ArgumentTypeError(str(error)) from error
 
 
-def _short(text: str) -> str:
-    """Quote what was typed, not all of it if it is endless."""
-    return repr(text if len(text) <= 40 else f"{text[:40]}…")
-
-
 def head(text: str) -> int | str:
     """Return a number of a head, or a fusion."""
     return text if text in ("mean", "max", "min") else count(text)
@@ -82,7 +79,7 @@ def share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise ArgumentTypeError(f"{_short(text)} is no number from 0 to 1")
+        raise ArgumentTypeError(f"{quoted(text)} is no number from 0 to 1")
     return value
 
 
@@ -92,7 +89,7 @@ def y_measure(text: str) -> str:
 
     if not is_known(text):
         names = ", ".join(name for name, _ in choices())
-        raise ArgumentTypeError(f"{_short(text)} is no measure; there are {names}")
+        raise ArgumentTypeError(f"{quoted(text)} is no measure; there are {names}")
     return text
 
 
@@ -109,5 +106,5 @@ def query(text: str) -> Query:
     if re.fullmatch(r"[A-Za-z]\w*", text):
         return text
     raise ArgumentTypeError(
-        f"{_short(text)} is no query; write ROW,COLUMN, or a prefix token's name such as cls"
+        f"{quoted(text)} is no query; write ROW,COLUMN, or a prefix token's name such as cls"
     )

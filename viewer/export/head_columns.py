@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from viewer.attention.density import dense_share, density_reference
 from viewer.attention.kinds import head_kinds
-from viewer.attention.measured import SINK_QUERIES, sink_threshold
+from viewer.attention.measured import SINK_QUERIES, number_or_none, sink_threshold
 from viewer.attention.measures import MEASURES, Measure, measure_named, quartiles
 from viewer.attention.norms import HIGH_NORM, patch_norms
 from viewer.attention.sinks import Sink, sinks_of
@@ -111,11 +111,15 @@ def of_layer(layer: AttentionLayer, measured: LayerMeasures, protocol: Protocol)
     found["head_kind_reason"] = [kind.reason for kind in kinds]
     reference = density_reference(layer)
     found["sink_above"] = sink_threshold(measured.keys) if measured.keys > 1 else None
-    found["dense_share"] = _number(dense_share(layer, measured))
-    found["dense_above_nats"] = _number(reference.limit if reference.uniform > reference.local else math.nan)
+    found["dense_share"] = number_or_none(dense_share(layer, measured))
+    found["dense_above_nats"] = number_or_none(
+        reference.limit if reference.uniform > reference.local else math.nan
+    )
     found |= _norms(layer)
     found["uniform"] = {
-        measure.name: _number(measure.uniform(layer, protocol)) for measure in MEASURES if measure.uniform
+        measure.name: number_or_none(measure.uniform(layer, protocol))
+        for measure in MEASURES
+        if measure.uniform
     }
     return found
 
@@ -160,8 +164,4 @@ def _place(key: str | list[int] | int) -> str:
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:
-    return [_number(value) for value in values]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return [number_or_none(value) for value in values]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from viewer.attention.measured import number_or_none
 from viewer.errors import ExportError
 from viewer.export import provenance
 from viewer.export.plain import plain
@@ -41,7 +42,7 @@ def rows(record: AttentionRecord, found: RecordLikeness) -> Iterator[dict[str, A
     }
     for between, pair, plain_cosine, centred in _pairs(found.plain, found.centred):
         names = ("layer", "other_layer", "head", "other_head")
-        numbers = {"cosine": _number(plain_cosine), "centred_cosine": _number(centred)}
+        numbers = {"cosine": number_or_none(plain_cosine), "centred_cosine": number_or_none(centred)}
         yield {**common, "between": between, **dict(zip(names, pair, strict=True)), **numbers}
 
 
@@ -60,10 +61,6 @@ def _pairs(straight: LikenessMatrices, centred: LikenessMatrices) -> Iterator[tu
         for i, j in zip(*np.triu_indices(len(one), 1), strict=True):
             if math.isfinite(one[i, j]):
                 yield "heads", (layer, layer, int(i), int(j)), one[i, j], other[i, j]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def encode(record: AttentionRecord, found: RecordLikeness, format: str) -> bytes:

@@ -27,6 +27,7 @@ from viewer.state.display import (
     Unit,
 )
 from viewer.state.network_map import TRAINED, UNTRAINED
+from viewer.state.preferences import section
 from viewer.state.requests import ImageSize, ModelRequest, View
 from viewer.state.selection import Direction, Fusion, HeadRef, Query, SelectionValue
 
@@ -89,7 +90,7 @@ def restore(path: str | Path) -> Restored | None:
     facts = read_provenance(path)
     if facts is None:
         return None
-    model, image = _section(facts, "model"), _section(facts, "image")
+    model, image = section(facts, "model"), section(facts, "image")
     name = _text(model, "name")
     if not name:
         return None
@@ -99,8 +100,8 @@ def restore(path: str | Path) -> Restored | None:
         model_sha256=_text(model, "sha256"),
         image=_text(image, "name"),
         image_sha256=_text(image, "sha256"),
-        selection=_selection(_section(facts, "selection")),
-        display=_with_network(_display(_section(facts, "display")), Path(path).absolute().parent),
+        selection=_selection(section(facts, "selection")),
+        display=_with_network(_display(section(facts, "display")), Path(path).absolute().parent),
         view=view if view in get_args(View) else "overlay",
         folder=Path(path).absolute().parent,
         what_if=tuple(_changes(facts.get("what_if"))),
@@ -207,11 +208,6 @@ def _count(raw: object) -> int | None:
 def _choice(raw: dict[str, Any], name: str, default: _Choice) -> _Choice:
     value = raw.get(name)
     return value if value in _CHOICES[name] else default
-
-
-def _section(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    value = raw.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 def _text(raw: dict[str, Any], name: str) -> str:

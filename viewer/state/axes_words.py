@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from viewer.attention.kinds import head_kinds
+from viewer.attention.measured import mean_of_numbers
 from viewer.state.axes import LAYER, measure_of, number
 from viewer.state.kinds import counted, kind_words
-from viewer.state.references import mean_of_numbers, uniform_level
+from viewer.state.references import uniform_level
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer.attention.measured import mean_of_numbers
 from viewer.attention.measures import MEASURES
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def measure_rows(result: WhatIfResult, head: HeadRef | None, protocol: Protocol)
     rows = []
     for measure in MEASURES:
         before, after = (
-            _mean(_values(measures, measure.of_heads, head, protocol))
+            mean_of_numbers(_values(measures, measure.of_heads, head, protocol))
             for measures in (result.measures_before, result.measures_after)
         )
         rows.append(MeasureRow(measure.name, measure.words, measure.unit, before, after))
@@ -107,11 +108,6 @@ def _values(
     if head is not None and head.head is not None:
         return found[0][head.head : head.head + 1]
     return np.concatenate(found)
-
-
-def _mean(values: np.ndarray) -> float:
-    there = values[np.isfinite(values)]
-    return float(there.mean()) if there.size else math.nan
 
 
 def class_rows(before: AttentionRecord, after: AttentionRecord) -> list[ClassRow]:

@@ -183,8 +183,8 @@ def _put_aside(path: Path) -> None:
 def _read(raw: dict[str, Any]) -> Preferences:
     default = Preferences()
     top = _plain(raw, default)
-    display = _plain(_section(raw, "display"), default.display)
-    export = _plain(_section(raw, "export"), default.export)
+    display = _plain(section(raw, "display"), default.display)
+    export = _plain(section(raw, "export"), default.export)
     return replace(
         default,
         **top,
@@ -192,7 +192,7 @@ def _read(raw: dict[str, Any]) -> Preferences:
         export=replace(default.export, **_in_range(export)),
         splitters={
             name: tuple(sizes)
-            for name, sizes in _section(raw, "splitters").items()
+            for name, sizes in section(raw, "splitters").items()
             if _is_text(name) and isinstance(sizes, list) and all(map(_is_length, sizes))
         },
         recent_models=tuple(_models(raw.get("recent_models")))[:_RECENT],
@@ -286,7 +286,8 @@ def _image_size(text: str) -> ImageSize:
         return None
 
 
-def _section(raw: dict[str, Any], name: str) -> dict[str, Any]:
+def section(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a part of what was read from a file; empty where there is none."""
     value = raw.get(name)
     return value if isinstance(value, dict) else {}
 

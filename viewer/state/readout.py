@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from viewer.attention.measured import mean_of_numbers
 from viewer.backends.what_if import is_removed
 from viewer.state.attention_map import fused
 from viewer.state.axes_words import axes_words
 from viewer.state.comparison import place_words
 from viewer.state.places import answering_layout, asked_layout, patch_of
-from viewer.state.references import mean_of_numbers, uniform_distances
+from viewer.state.references import uniform_distances
 from viewer.state.ring import outside_words, reach_words, share_outside
 from viewer.state.words import PROTOCOLS, head_words, pooling_words, prefix_words, query_words
 

@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from viewer.attention.measured import mean_of_numbers
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -166,9 +168,3 @@ def crossing(
             level = np.full(2, found[0])
             return Reference(kind, *((level, ends) if place == 0 else (ends, level)), label)
     return None
-
-
-def mean_of_numbers(values: npt.NDArray[np.float64]) -> float:
-    """Return the mean of those that are numbers; NaN where none is."""
-    there = values[np.isfinite(values)]
-    return float(there.mean()) if there.size else float("nan")

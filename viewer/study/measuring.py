@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from viewer.attention.measured import number_or_none
 from viewer.attention.measures import MEASURES
 from viewer.errors import Cancelled, InputError, PatchreachError
 from viewer.images.preprocess import Preprocessing
@@ -308,7 +309,7 @@ def _batch(model: Model, together: int, job: Job | None) -> int:
 
 def _layer(layer: AttentionLayer, protocol: Protocol, common: bool) -> dict[str, Any]:
     uniform = {
-        measure.name: _number(measure.uniform(layer, protocol))
+        measure.name: number_or_none(measure.uniform(layer, protocol))
         for measure in MEASURES
         if measure.uniform is not None and common
     }
@@ -319,7 +320,3 @@ def _convolution(record: AttentionRecord) -> dict[str, list[float]]:
     """Return the line of stacked convolutions for each measure that has one."""
     levels = {m.name: convolution_levels(record, m, len(record.layers)).tolist() for m in MEASURES}
     return {name: line for name, line in levels.items() if line}
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

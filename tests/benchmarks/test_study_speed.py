@@ -15,7 +15,7 @@ from PIL import Image
 from viewer.backends.model import Job
 from viewer.images.decode import open_image
 from viewer.images.preprocess import prepare
-from viewer.study.engines import default_models, default_workers
+from viewer.study.engines import default_batch, default_models, default_workers
 from viewer.study.measuring import Opening
 from viewer.study.models_engine import ModelsEngine
 from viewer.study.running import Plan, begin, run
@@ -75,7 +75,8 @@ def test_a_study_has_at_least_0_6_of_the_throughput_of_plain_batched_inference(
     backend, pictures, tmp_path, capsys
 ):
     opening = openings(tmp_path)[backend]
-    engine = ModelsEngine(opening, "renormalized", default_models("cpu"), default_workers(), 32)
+    as_by_default = default_models("cpu"), default_workers(), 32, default_batch("cpu")
+    engine = ModelsEngine(opening, "renormalized", *as_by_default)
     forward = plain_run(opening.open(), backend)
     how = opening.open().preprocessing
 

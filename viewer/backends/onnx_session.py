@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 import onnx
+import torch
 
 from viewer.backends.model import Job
 from viewer.backends.onnx_file import OnnxFile
@@ -101,6 +102,8 @@ def open_session(
     """
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    # As many as PyTorch takes here: several models side by side have a share of the processors each.
+    options.intra_op_num_threads = torch.get_num_threads()
     if not optimized:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Idle threads would spin on after a run, while checks, measures and the window need the processor.

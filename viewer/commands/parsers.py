@@ -185,7 +185,7 @@ def _study_parser() -> ArgumentParser:
         "--batch",
         type=arguments.positive,
         metavar="N",
-        help="pictures that a PyTorch model runs on at once, if it can; default: 1 on the CPU, 16 on a GPU",
+        help="pictures that a PyTorch model runs on at once, if it can; default: 4 on the CPU, 16 on a GPU",
     )
     parser.add_argument(
         "--part",

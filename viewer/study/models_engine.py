@@ -110,7 +110,7 @@ class ModelsEngine:
             except BrokenProcessPool as error:
                 raise InputError(
                     "A process with a copy of the model ended by itself, perhaps for want of memory. What "
-                    "was measured is kept; go on with --resume and --models 1."
+                    "was measured is kept; go on with --resume, --models 1 and --batch 1."
                 ) from error
             if isinstance(found, str):
                 raise InputError(found)

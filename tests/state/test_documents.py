@@ -6,6 +6,7 @@ import gc
 import weakref
 
 import numpy as np
+from PIL import Image
 
 from viewer.images.decode import open_image
 from viewer.state.documents import Documents
@@ -90,3 +91,24 @@ def test_the_memory_of_pictures_is_counted():
     assert documents.pixel_bytes == 3 * 48
     documents.close(keys[1])
     assert documents.pixel_bytes == 2 * 48
+
+
+def test_a_file_is_found_by_its_place_and_its_bytes(tmp_path, monkeypatch):
+    def write(name, colour):
+        Image.new("RGB", (4, 4), colour).save(tmp_path / name)
+        return open_image(tmp_path / name)
+
+    documents, _ = opened(1)
+    red = documents.add(write("a.png", "red"))
+    copy = write("b.png", "red")
+    assert documents.find(copy) is None, "a copy is another file"
+    again = documents.add(copy)
+    assert documents.find(open_image(tmp_path / "a.png")) is red
+    assert documents.find(open_image(tmp_path / "b.png")) is again
+    monkeypatch.chdir(tmp_path)
+    assert documents.find(open_image("a.png")) is red
+    assert documents.find(open_image(tmp_path / ".." / tmp_path.name / "b.png")) is again
+    assert documents.find(write("a.png", "blue")) is None, "its bytes have changed"
+    assert documents.find(documents.all[0].image) is None, "it has no file"
+    documents.close(again.key)
+    assert documents.find(open_image("b.png")) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +23,9 @@ def parts():
     return documents, selection, Looking(documents, selection)
 
 
-def add(documents, name="a", **kind):
-    document = documents.add(open_image(np.zeros((8, 8, 3), np.uint8), name))
+def add(documents, name="a", path=None, **kind):
+    image = replace(open_image(np.zeros((8, 8, 3), np.uint8), name), path=path)
+    document = documents.add(image)
     documents.update(document.key, record=random_record(**kind), status="measuring")
     return document.key
 
@@ -104,16 +106,17 @@ def test_without_a_record_nothing_is_in_sight(parts):
 def test_a_wish_waits_for_its_picture_and_leaves_out_what_the_record_lacks(parts):
     documents, selection, looking = parts
     wanted = SelectionValue(pins=((50, 50), (1, 2)), head=HeadRef(2, 1), direction="to", fusion="max")
-    looking.wish("None", wanted)
-    add(documents, layers=3, grid=(4, 5))
+    looking.wish(str(Path("a.png").absolute()), wanted)
+    add(documents, path=Path("a.png"), layers=3, grid=(4, 5))
     assert selection.value == replace(wanted, pins=((1, 2),))
     selection.unpin()
     documents.update(documents.current.key, status="done")
     assert selection.value.pins == ()
 
 
-def test_a_wish_for_another_picture_is_not_taken(parts):
+@pytest.mark.parametrize("path", [None, Path("a.png")])
+def test_a_wish_for_another_picture_is_not_taken(parts, path):
     documents, selection, looking = parts
     looking.wish("/elsewhere.png", SelectionValue(pins=((1, 2),)))
-    add(documents)
+    add(documents, path=path)
     assert selection.value.pins == ()

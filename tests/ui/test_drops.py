@@ -89,7 +89,6 @@ def test_a_picture_whose_name_is_no_text_opens(opened, qtbot, tmp_path):
 
 
 def test_a_drop_is_taken_anywhere_on_the_window(opened, qtbot, pictures):
-    [path] = pictures(1, "anywhere")
     views = opened.window.views
     places = [views.image, views.heads, views.scatter, views.readout, opened.window.film_strip.viewport()]
     areas = [area for area in views.findChildren(QAbstractScrollArea) if area.window() is opened.window]
@@ -100,7 +99,8 @@ def test_a_drop_is_taken_anywhere_on_the_window(opened, qtbot, pictures):
         opened.window.model_bar,
         opened.window.menuBar(),
     ]
-    for count, place in enumerate(places, start=2):
+    paths = pictures(len(places), "anywhere")
+    for count, (place, path) in enumerate(zip(places, paths, strict=True), start=2):
         assert drop(opened, urls(path), place), place
         settle(qtbot, opened)
         assert len(opened.documents.all) == count, place

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from tests.ui.conftest import settle
+from tests.ui.conftest import drop, settle, urls
 from viewer.state.requests import FigureRequest
 from viewer.state.selection import HeadRef
 
@@ -67,3 +67,20 @@ def test_picture_and_checkpoint_are_found_beside_the_figure(opened, qtbot, tmp_p
     assert again.documents.current.status == "done"
     assert again.selection.value.pins == ((2, 7),)
     assert again.window.remembered.recent_models[0].weights == str(folder / weights.name)
+
+
+def test_a_figures_picture_that_is_open_is_shown_with_the_figures_selection(
+    opened, qtbot, tmp_path, pictures
+):
+    figure = export(opened, qtbot, tmp_path / "figure.png")
+    [shown] = opened.documents.all
+    for others in ((), pictures(1, "more")):
+        opened.workflow.open_paths(others)
+        settle(qtbot, opened)
+        opened.selection.set(replace(opened.selection.value, pins=((0, 0),), head=HeadRef(0, 0)))
+        drop(opened, urls(figure))
+        settle(qtbot, opened)
+        assert len(opened.documents.all) == 1 + len(others)
+        assert opened.documents.current.key == shown.key
+        assert opened.selection.value.pins == ((2, 7),)
+        assert opened.selection.value.head == HeadRef(1, 1)

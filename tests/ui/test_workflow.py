@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from PIL import Image
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
 from viewer.app import Session, Start
+from viewer.images.samples import SAMPLES
 
 from .conftest import GRID, drop, settle, urls
 
@@ -192,3 +195,58 @@ def test_a_figure_whose_making_is_cancelled_or_fails_is_told_of_at_most_once(ope
     settle(qtbot, opened)
     [text] = opened.window.messages.texts
     assert text.startswith("Copying the figure failed because of an error in Patchreach; nothing")
+
+
+def test_a_picture_that_is_open_is_shown_and_not_opened_again(opened, qtbot, pictures, monkeypatch):
+    [first] = opened.documents.all
+    paths = pictures(2, "more")
+    drop(opened, urls(*paths))
+    settle(qtbot, opened)
+    keys = [document.key for document in opened.documents.all]
+    monkeypatch.chdir(first.image.path.parent)
+    opened.workflow.open_paths([Path(first.image.path.name)])
+    settle(qtbot, opened)
+    assert opened.documents.current.key == first.key
+    assert opened.documents.current.record is first.record, "nothing is run again"
+    # Of a drop the first is shown, whichever of them are open.
+    drop(opened, urls(paths[1], first.image.path, *pictures(1, "new")))
+    settle(qtbot, opened)
+    assert opened.documents.current.key == keys[2]
+    assert [document.key for document in opened.documents.all][:3] == keys
+    assert len(opened.documents.all) == 4 and set(statuses(opened)) == {"done"}
+
+
+def test_a_picture_that_has_changed_since_is_another(opened, qtbot):
+    path = opened.documents.current.image.path
+    with Image.open(path) as image:
+        image.rotate(180).save(path)
+    drop(opened, urls(path))
+    settle(qtbot, opened)
+    old, new = opened.documents.all
+    assert old.image.path == new.image.path and old.image.sha256 != new.image.sha256
+    assert opened.documents.current.key == new.key
+
+
+def test_a_picture_that_failed_is_tried_again_when_it_is_opened_again(opened, qtbot, pictures):
+    [path] = pictures(1, "more")
+    opened.workflow.open_paths([path])
+    qtbot.waitUntil(lambda: "running" in statuses(opened), timeout=30_000)
+    opened.jobs.cancel()
+    settle(qtbot, opened)
+    assert statuses(opened) == ["done", "failed"]
+    drop(opened, urls(path))
+    settle(qtbot, opened)
+    assert statuses(opened) == ["done", "done"]
+
+
+def test_the_sample_photograph_given_beside_the_sample_is_one_picture(sessions, qtbot, model_request):
+    cat = SAMPLES[0].path
+    session = sessions(sample=True, model=model_request, files=(str(cat),))
+    settle(qtbot, session)
+    assert [document.image.path for document in session.documents.all] == [cat]
+    at_the_eye = session.selection.value
+    session.selection.set(replace(at_the_eye, pins=((0, 0),), hovered=None))
+    session.workflow.open_paths([cat])
+    settle(qtbot, session)
+    assert session.selection.value.pins == ((0, 0),)
+    assert len(session.documents.all) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from psygnal import Signal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from viewer.attention.record import AttentionRecord
     from viewer.attention.sweep import RecordMeasures
     from viewer.backends.model import Model
@@ -139,6 +142,16 @@ class Documents:
         """Return a document, or None if it was closed."""
         return self._documents.get(key)
 
+    def find(self, image: DecodedImage) -> ImageDocument | None:
+        """Return the document of that very file: of the same place, and of the same bytes.
+
+        None for what came without a file, and where the file has changed since it was opened.
+        """
+        if image.path is None:
+            return None
+        same = (one for one in self._documents.values() if one.image.sha256 == image.sha256)
+        return next((one for one in same if one.image.path and is_same(one.image.path, image.path)), None)
+
     def set_model(self, model: Model | None) -> None:
         """Take another model; every document waits for it."""
         self._model = model
@@ -226,3 +239,9 @@ class Documents:
             rest = list(self._documents)
             self._current = rest[min(place, len(rest) - 1)] if rest else None
             self.current_changed.emit(self.current)
+
+
+def is_same(one: str | Path, other: str | Path) -> bool:
+    """Return whether two paths lead to the same place, however they are written; links are followed."""
+    first, second = (os.path.normcase(os.path.realpath(path)) for path in (one, other))
+    return first == second

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from viewer.state.documents import is_same
 from viewer.state.selection import HeadRef, fitted
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Looking:
         if document is None or document.record is None:
             return
         value = self._selection.value
-        if self._wish is not None and str(document.image.path) == self._wish.path:
+        path = document.image.path
+        if self._wish is not None and path is not None and is_same(path, self._wish.path):
             value, self._wish = fitted(self._wish.selection, document.record), None
         if value.query is None:
             head = HeadRef(_half_way(document.record), None) if value.head == HeadRef(0, None) else value.head

@@ -278,19 +278,26 @@ class Workflow(QObject):
             if isinstance(image, Figure):
                 self.figure_given.emit(image.shown)
                 return
-            if self._documents.pixel_bytes + image.pixels.nbytes > _MOST_PIXEL_BYTES:
+            again = self._documents.find(image)
+            if again is None and self._documents.pixel_bytes + image.pixels.nbytes > _MOST_PIXEL_BYTES:
                 self.said.emit(
                     f"{source.name} was not opened: the open pictures fill the "
                     f"{_MOST_PIXEL_BYTES >> 30} GB of memory there is for them. Close some first."
                 )
                 return
-            document = self._documents.add(image)
-            if source.first:
-                self._documents.show(document.key)
+            self._show(again or self._documents.add(image), source.first)
             if image.path is not None:
                 self.image_opened.emit(image.path)
 
         self._jobs.submit(Request(f"Opening {source.name}", work, done, self._say))
+
+    def _show(self, document: ImageDocument, first: bool) -> None:
+        """Show the first picture of a drop, which may have been open already."""
+        self.retry(document.key)
+        if first:
+            # Where it is on the screen already, what waits for it is to hear that it was asked for.
+            self._documents.update(document.key)
+            self._documents.show(document.key)
 
     def _start_attending(self, document: ImageDocument, model: Model) -> None:
         def done(record: AttentionRecord) -> None:

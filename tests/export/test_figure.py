@@ -3,8 +3,10 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import matplotlib
@@ -303,6 +305,21 @@ def test_paler_dots_for_heads_on_prefix_tokens() -> None:
     np.testing.assert_allclose(opacity, np.maximum(1 - np.linspace(0, 1, 12)[1:], 0.15), atol=1e-3)
     assert not any("stroke-opacity" in mark.get("style") for mark in dots)  # the outline stays
     assert "a head, paler the more it attends to prefix tokens" in " ".join(svg.texts)
+
+
+@pytest.mark.parametrize("kinds", [False, True])
+def test_heads_that_are_not_used_are_hollow_and_crossed_out(kinds: bool) -> None:
+    changes = ("head-removed:layers=1,heads=0+2",)
+    record = replace(make_record(), what_if=changes)
+    scene = make_scene(make_document(record), display=DisplayValue(kinds=kinds))
+    svg = Svg(draw(scene, FigureRequest("scatter", title=False), "svg"))
+    plain = Svg(draw(make_scene(make_document(make_record())), FigureRequest("scatter", title=False), "svg"))
+    hollow = [mark for mark in svg.marks() if re.match("fill: #.{6}; fill-opacity: 0;", mark.get("style"))]
+    places = Counter((mark.get("x"), mark.get("y")) for mark in svg.marks())
+    assert len(hollow) == 2
+    assert all(places[mark.get("x"), mark.get("y")] >= 2 for mark in hollow), "a cross lies over each"
+    words = "head removed or skipped: not used"
+    assert words in svg.texts and words not in plain.texts
 
 
 def test_nothing_is_said_of_prefix_tokens_where_no_head_attends_to_any() -> None:

@@ -127,6 +127,18 @@ def test_a_result_is_shown_in_all_views_and_by_one_switch(what_if, documents):
     assert scene.value.document.record is result.before
 
 
+def test_dots_of_heads_that_nothing_is_made_of_are_marked(what_if, documents):
+    scene = Scene(documents, Selection(), Display(), what_if)
+    assert not scene.value.scatter.unused.any()
+    what_if.set_changes([SKIP, parse("head-removed:layers=2,heads=1"), parse("uniform:layer=3")])
+    run(what_if, documents)
+    scatter = scene.value.scatter
+    marked = np.stack([scatter.layer, scatter.head], axis=1)[scatter.unused]
+    assert marked.tolist() == [[0, 0], [0, 1], [2, 1]]
+    what_if.show("before")
+    assert not scene.value.scatter.unused.any()
+
+
 def test_a_result_of_other_changes_or_another_picture_is_not_taken(what_if, documents):
     what_if.add(UNIFORM)
     document = what_if.wanted

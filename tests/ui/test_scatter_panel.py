@@ -12,6 +12,7 @@ from tests.state.records import random_record, state_of
 from tests.ui.panels import painted, pixels, show
 from viewer.state.kinds import mark_of
 from viewer.state.palette import palette
+from viewer.state.references import BEFORE_LABEL, Reference
 from viewer.state.selection import HeadRef
 from viewer.ui.scatter_panel import ScatterPanel
 
@@ -317,3 +318,49 @@ def test_error_bars_reach_from_lower_to_upper_end(made):
     np.testing.assert_array_equal(x[::2], panel.plot._scatter.x)
     assert panel.plot.getPlotItem().getViewBox().viewRange()[1][1] > (y + 5).max()
     assert "spread" in panel._legend.toolTip()
+
+
+def inked(panel, head, across, down):
+    """Whether anything is painted around a place beside a dot, given in diameters of dots."""
+    at, image = dot(panel, head), painted(panel.plot.viewport()).astype(int)
+    ratio, size = panel.plot.devicePixelRatioF(), panel.plot.dot_size
+    x, y = (round(place * ratio) for place in (at.x() + across * size, at.y() + down * size))
+    ground = [int(palette("light").panel[i : i + 2], 16) for i in (1, 3, 5)]
+    return bool((np.abs(image[y - 1 : y + 2, x - 1 : x + 2] - ground).sum(axis=2) > 90).any())
+
+
+@pytest.mark.parametrize("kinds", [False, True])
+def test_a_head_that_is_not_used_is_hollow_and_crossed_out(made, kinds):
+    panel, _, display, scene, _ = made
+    display.set(replace(display.value, kinds=kinds))
+    scatter, head = scene.value.scatter, HeadRef(1, 1)
+    # No dot lies near another, or near a line.
+    apart = np.linspace(50, 20, 12)
+    alone = replace(scatter, y=apart, query_x=None, query_y=None, references=(), shown=HeadRef(-1, None))
+    corners = [(across, down) for across in (-0.65, 0.65) for down in (-0.65, 0.65)]
+    panel.paint(alone)
+    assert inked(panel, head, 0, 0) and not any(inked(panel, head, *corner) for corner in corners)
+    assert "not used" not in panel._legend.toolTip()
+    panel.paint(replace(alone, y=apart.copy(), unused=(alone.layer == 1) & (alone.head == 1)))
+    assert all(inked(panel, head, *corner) for corner in corners)
+    filled = [point.brush().color().alpha() > 0 for point in panel.plot._heads.points()]
+    assert filled == [place != 4 for place in range(12)]
+    assert not any(inked(panel, HeadRef(1, 2), *corner) for corner in corners)
+    assert "⊗ head removed or skipped: not used" in panel._legend.toolTip()
+    assert panel.plot._scatter.head_words(4).startswith("layer 1, head 1 (not used): ")
+    assert "not used" not in panel.plot._scatter.head_words(5)
+    panel.paint(replace(alone, y=apart.copy()))
+    assert not any(inked(panel, head, *corner) for corner in corners)
+
+
+def test_the_legend_has_the_marks_that_are_drawn(made):
+    panel, _, display, scene, _ = made
+    plain = scene.value.scatter
+    before = Reference("before", plain.x, plain.y, BEFORE_LABEL, points=True)
+    panel.paint(replace(plain, references=(*plain.references, before)))
+    assert panel.plot._points["before"].opts["symbol"] == "o"
+    assert f"○ {BEFORE_LABEL}" in panel._legend.toolTip()
+    display.set(replace(display.value, x_measure="entropy_nats"))
+    assert panel.plot._points["uniform"].isVisible()
+    assert panel.plot._points["uniform"].opts["symbol"] == "+"
+    assert "+ uniform attention" in panel._legend.toolTip()

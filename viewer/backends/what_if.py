@@ -18,6 +18,9 @@ NOT_TRAINED = "an intervention on a model that was not trained with it"
 NO_GRADIENTS = "it takes gradients of the model as it is, not of the changed one; show the views before"
 """Why a record of a changed model has none of the maps that are made with gradients, as a clause."""
 
+SKIPPED = "its block is skipped, so the model makes no use of what is shown here"
+"""Stands in the note of every layer whose block is skipped, as a clause."""
+
 WHY_NOT_ONNX = (
     "What-ifs need the model in PyTorch: an ONNX graph is run as it is, and nothing can be changed inside. "
     "Open its PyTorch form: a timm name (with --weights FILE where you have the checkpoint), a transformers "

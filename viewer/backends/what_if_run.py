@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from viewer.backends.torch_tap import AttentionTap
+from viewer.backends.what_if import SKIPPED
 from viewer.backends.what_if_attention import AttentionChanges, Place, site_changes
 from viewer.backends.what_if_blocks import block_of, blocks_changed
 from viewer.errors import InputError
@@ -88,7 +89,7 @@ def noted(
             if change.kind not in ("cb", "skip") and not change.idle and change.touches(layer.index)
         ]
         if any(layer.name.startswith(f"{block}.") for block in skipped):
-            words.append("its block is skipped, so the model makes no use of what is shown here")
+            words.append(SKIPPED)
         note = "; ".join(filter(None, (layer.note, f"what if: {'; '.join(words)}" if words else "")))
         found.append(replace(layer, note=note))
     return tuple(found)

@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
 from viewer.export.typesetting import DPI, font, text_width, wrap, wrap_clauses
 from viewer.state.kinds import counted, mark_of
 from viewer.state.ranges import nice_range
+from viewer.state.scatter import UNUSED_LABEL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +38,11 @@ _LINES: dict[str, dict[str, Any]] = {
     "network effective": {"linestyle": (0, (1, 1.5)), "linewidth": 1.2},
     "effective": {"linestyle": "-", "linewidth": 1.2},
 }
+
+
+# Over the dot of a head that is not used, and with the dot as it stands in the legend.
+_CROSS = Path([(-1, -1), (1, 1), (-1, 1), (1, -1)], [Path.MOVETO, Path.LINETO] * 2)
+_CROSSED = Path.make_compound_path(_CROSS, Path.circle(radius=0.67))
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,8 @@ class ScatterPart:
         entries[:0] = [Entry(f"{mark.kind}: {n} heads", self._head_marks(kind=mark)) for mark, n in kinds]
         if scatter.shown.layer < 0:
             del entries[-1]
+        if scatter.unused.any():
+            entries.append(Entry(UNUSED_LABEL, self._crossed_marks))
         if scatter.spread is not None:
             entries.append(Entry("spread over the pictures", {"color": palette.dot, "linewidth": 0.8}))
         for reference in scatter.references:
@@ -187,6 +196,10 @@ class ScatterPart:
             colour = kind.colour(palette)
             return _mark(kind.marker, 0.67 * points, colour, 0.8, (colour, opacity))
         return _mark("o", 0.56 * points, palette.dot, 0.8, (palette.dot, opacity))
+
+    @property
+    def _crossed_marks(self) -> dict[str, Any]:
+        return _mark(_CROSSED, 0.84 * self.style.points, self.style.palette.dot, 0.8)
 
     @property
     def _query_marks(self) -> dict[str, Any]:
@@ -248,10 +261,13 @@ class ScatterPart:
         if scatter.spread is not None:
             for x, ends in zip(scatter.x, scatter.spread, strict=True):
                 axes.plot([x, x], ends, color=self.style.palette.dot, linewidth=0.8)
-        for place, opacity in enumerate(scatter.opacity.tolist()):
+        for place, opacity in enumerate(np.where(scatter.unused, 0.0, scatter.opacity).tolist()):
             kind = None if scatter.kinds is None else mark_of(scatter.kinds[place])
             marks = self._head_marks(opacity, kind)
             axes.plot([scatter.x[place]], [scatter.y[place]], clip_on=False, **marks)
+            if scatter.unused[place]:
+                cross = _mark(_CROSS, 0.84 * self.style.points, marks["color"], 0.8)
+                axes.plot([scatter.x[place]], [scatter.y[place]], clip_on=False, **cross)
         if scatter.query_y is not None:
             axes.plot(scatter.query_x, scatter.query_y, clip_on=False, **self._query_marks)
         picked = scatter.picked
@@ -298,7 +314,7 @@ class ScatterPart:
 
 
 def _mark(
-    shape: str, size: float, color: str, edge: float, fill: str | tuple[str, float] = "none"
+    shape: str | Path, size: float, color: str, edge: float, fill: str | tuple[str, float] = "none"
 ) -> dict[str, Any]:
     """Return Matplotlib's properties of points without a line; a fill may have an opacity."""
     return {

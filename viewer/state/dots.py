@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from viewer.backends.what_if import SKIPPED, is_removed
 from viewer.state.axes import axis_of, measure_of
 from viewer.state.axes_words import DENSITY, density_listing
 from viewer.state.kinds import kinds_of
@@ -43,7 +44,7 @@ class Dots:
 
     Attributes
     ----------
-    layer, head, x, y, kinds, prefix_mass, references, missing
+    layer, head, x, y, kinds, prefix_mass, unused, references, missing
         As there.
     x_measure, y_measure
         Along the axes; `x_measure` is None where the layers lie along x.
@@ -60,6 +61,7 @@ class Dots:
     per_query: tuple[OfQueries, ...]
     kinds: tuple[HeadKind, ...] | None
     prefix_mass: npt.NDArray[np.float64]
+    unused: npt.NDArray[np.bool_]
     references: tuple[Reference, ...]
     missing: tuple[str, ...]
 
@@ -179,6 +181,7 @@ def _read(record: AttentionRecord, measures: RecordMeasures, display: DisplayVal
         per_query=tuple(_queries(record, *row, x_measure, y_measure, display) for row in rows),
         kinds=kinds_of(rows) if display.kinds else None,
         prefix_mass=_column([measured.mean_prefix_mass() for _, measured in rows]),
+        unused=_column([_unused(record, layer) for layer, _ in rows]).astype(np.bool_),
         references=references,
         missing=missing,
     )
@@ -189,6 +192,13 @@ def _has(layer: AttentionLayer, measured: LayerMeasures, measure: Measure, displ
     if layer.kind == "channel" or not layer.key_layout.placed:
         return False
     return bool(np.isfinite(measure.of_heads(measured, display.protocol)).any())
+
+
+def _unused(record: AttentionRecord, layer: AttentionLayer) -> npt.NDArray[np.bool_]:
+    """Return the heads of a layer that the model makes no use of, bool (heads,)."""
+    if SKIPPED in layer.note:
+        return np.ones(layer.heads, np.bool_)
+    return np.array([is_removed(record.what_if, layer.index, head) for head in range(layer.heads)])
 
 
 def _queries(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from viewer.state.selection import SelectionValue
 
 _FAINTEST = 0.15  # opacity of a dot whose head attends to prefix tokens only
+UNUSED_LABEL = "head removed or skipped: not used"
 NO_DISTANCE = "No distance to measure: in no layer do patches attend to patches"
 
 
@@ -51,6 +52,8 @@ class Scatter:
         whole map.
     prefix_mass
         float64 (dots,), mean attention on prefix tokens, 0 to 1.
+    unused
+        bool (dots,), of heads that a what-if removes, or whose block it skips: they attend, for nothing.
     kinds
         Kind of each head with the numbers that decided it, where dots are to show it; else None.
     references
@@ -77,6 +80,7 @@ class Scatter:
     query_x: npt.NDArray[np.float64] | None
     query_y: npt.NDArray[np.float64] | None
     prefix_mass: npt.NDArray[np.float64]
+    unused: npt.NDArray[np.bool_]
     references: tuple[Reference, ...]
     layers: int
     shown: HeadRef
@@ -113,7 +117,8 @@ class Scatter:
 
         The prefix is left out where no head of the model attends to any.
         """
-        name = f"layer {self.layer[place]}, head {self.head[place]}"
+        unused = " (not used)" if self.unused[place] else ""
+        name = f"layer {self.layer[place]}, head {self.head[place]}{unused}"
         if self.y_axis.name.startswith(DISTANCE) and self.x_axis.counts_layers:
             numbers = [self.y_axis.number(self.y[place])]
         else:
@@ -177,6 +182,7 @@ def scatter_of(
         query_x=None,
         query_y=None,
         prefix_mass=np.zeros(len(layer)) if prefix_mass is None else np.asarray(prefix_mass, np.float64),
+        unused=np.zeros(len(layer), np.bool_),
         references=references,
         layers=int(layer.max(initial=-1)) + 1 if layers is None else layers,
         shown=HeadRef(-1, None),
@@ -232,6 +238,7 @@ def scatter(
         query_x=query_x,
         query_y=query_y,
         prefix_mass=dots.prefix_mass,
+        unused=dots.unused,
         references=references,
         layers=len(record.layers),
         shown=selection.shown,

@@ -13,6 +13,7 @@ from viewer.state.axes import LAYER, axis_of, choices, forms, plain_name
 from viewer.state.kinds import counted
 from viewer.state.palette import palette as palette_of
 from viewer.state.references import CONVOLUTION_LABEL
+from viewer.state.scatter import UNUSED_LABEL
 from viewer.state.words import query_words
 from viewer.ui.choice_row import ChoiceRow
 from viewer.ui.marks import font
@@ -191,6 +192,8 @@ class ScatterPanel(QWidget):
                 (mark.colour(colours), mark.sign, f"{mark.kind} {count}", f"{mark.kind}: {count} heads")
                 for mark, count in counted(scatter.kinds)
             ]
+        if scatter.unused.any():
+            found.append((colours.dot, "⊗", "not used", UNUSED_LABEL))
         if scatter.spread is not None:
             found.append((colours.dot, "│", "spread", "spread over the pictures"))
         if scatter.query_y is not None:
@@ -198,9 +201,8 @@ class ScatterPanel(QWidget):
         for kind, mark, brief in _REFERENCES:
             reference = scatter.reference(kind)
             if reference is not None:
-                found.append(
-                    (reference.colour(colours), "+" if reference.points else mark, brief, reference.label)
-                )
+                sign = "+" if reference.points and kind != "before" else mark
+                found.append((reference.colour(colours), sign, brief, reference.label))
         why = [*scatter.missing, *self._no_query()]
         return (*found, *((colours.text, "", words, words) for words in why))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPen
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainterPath, QPen
 
 from viewer.state.axes import LAYER_AXIS, Axis
 from viewer.state.kinds import mark_of
@@ -72,12 +72,16 @@ class ScatterPlot(pg.PlotWidget):
         self._points = {kind: pg.ScatterPlotItem(pxMode=True, symbol="+", brush=None) for kind in _DASHES}
         self._bars = pg.PlotCurveItem(connect="pairs")
         self._heads = pg.ScatterPlotItem(pxMode=True)
+        # Over a dot that is hollow then; hollow alone are the dots of before.
+        self._crosses = pg.ScatterPlotItem(pxMode=True, symbol=_cross())
         self._query = QueryMarks()
         self._shown = pg.ScatterPlotItem(pxMode=True)
         self._name = pg.TextItem(anchor=(0, 1))
         self._notes = LevelNotes(plot)
         lines = (*self._lines.values(), *self._points.values(), self._bars)
-        for depth, item in enumerate((*lines, self._heads, self._query, self._shown, self._name)):
+        for depth, item in enumerate(
+            (*lines, self._heads, self._crosses, self._query, self._shown, self._name)
+        ):
             item.setZValue(depth)
             plot.addItem(item, ignoreBounds=True)
         self.setMouseTracking(True)
@@ -177,6 +181,13 @@ class ScatterPlot(pg.PlotWidget):
         self._heads.setData(
             x=scatter.x, y=scatter.y, size=self._dot_sizes(scatter), brush=brushes, pen=pens, symbol=symbols
         )
+        crossed = np.flatnonzero(scatter.unused)
+        self._crosses.setData(
+            x=scatter.x[crossed],
+            y=scatter.y[crossed],
+            size=1.5 * self.dot_size,
+            pen=[pens[place] for place in crossed],
+        )
         self._bars.setVisible(scatter.spread is not None)
         if scatter.spread is not None:
             self._bars.setData(np.repeat(scatter.x, 2), scatter.spread.ravel())
@@ -198,7 +209,8 @@ class ScatterPlot(pg.PlotWidget):
         colours = [self._palette.dot if mark is None else mark.colour(self._palette) for mark in marks]
         pens = {colour: self._pen(colour, 1.0) for colour in set(colours)}
         brushes = []
-        for colour, opacity in zip(colours, scatter.opacity.tolist(), strict=True):
+        opacities = np.where(scatter.unused, 0.0, scatter.opacity).tolist()
+        for colour, opacity in zip(colours, opacities, strict=True):
             filling = QColor(colour)
             filling.setAlphaF(opacity)
             brushes.append(pg.mkBrush(filling))
@@ -348,6 +360,15 @@ class ScatterPlot(pg.PlotWidget):
             self._label_axes()
             self._draw_heads(self._scatter)
             self._fit(self._scatter)
+
+
+def _cross() -> QPainterPath:
+    """Return two lines across a dot of diameter 1."""
+    path = QPainterPath()
+    for sign in (1, -1):
+        path.moveTo(-0.5, -0.5 * sign)
+        path.lineTo(0.5, 0.5 * sign)
+    return path
 
 
 def _every(count: int, room: float) -> int:

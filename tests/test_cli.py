@@ -320,7 +320,7 @@ def test_render_draws_the_very_figure_of_the_window(
     from viewer.state.selection import HeadRef, Selection, SelectionValue
 
     path = tmp_path / "fig.png"
-    looks = ["--protocol", "original", "--unit", "patches", "--theme", "dark", "--ring", "1", "--grid"]
+    looks = ["--protocol", "original", "--theme", "dark", "--ring", "1", "--grid"]
     looks += [
         "--no-fade",
         "--color-scale",
@@ -332,7 +332,7 @@ def test_render_draws_the_very_figure_of_the_window(
         "--scale",
         "1",
     ]
-    choice = ["--view", "overlay", "--head", "max", "--query", "cls", "--direction", "from"]
+    choice = ["--view", "overlay", "--head", "max", "--query", "2,1", "--direction", "from"]
     assert main(["render", pictures[0], *model, "-o", str(path), *choice, *looks]) == 0
 
     documents, selection, display = Documents(), Selection(), Display()
@@ -341,8 +341,8 @@ def test_render_draws_the_very_figure_of_the_window(
     document = documents.add(image)
     record = open_model(ARCHITECTURE, model[3], 64, "cpu").attend(image)
     documents.update(document.key, record=record, status="measuring")
-    selection.set(SelectionValue(pins=("cls",), head=HeadRef(11, None), fusion="max"))
-    display.set(DisplayValue("original", "patches", "per head", "magma", 0.5, False, True, 1, "dark"))
+    selection.set(SelectionValue(pins=((2, 1),), head=HeadRef(11, None), fusion="max"))
+    display.set(DisplayValue("original", "px", "per head", "magma", 0.5, False, True, 1, "dark"))
     drawn = draw(scene.value, FigureRequest("overlay", scale=1, ground="dark"))
     with Image.open(path) as first, Image.open(io.BytesIO(drawn)) as second:
         np.testing.assert_array_equal(np.asarray(first), np.asarray(second))

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from viewer import interrupts, streams
+from viewer.commands.idle import refuse_idle
 from viewer.commands.parsers import COMMANDS, USAGE, window_parser
 from viewer.errors import Cancelled, PatchreachError
 
@@ -52,10 +53,13 @@ def _run(arguments: list[str]) -> int:
     command = arguments[0] if arguments else ""
     if command in COMMANDS:
         options = COMMANDS[command]().parse_intermixed_args(arguments[1:])
+        refuse_idle(command, options, arguments[1:])
         with interrupts.put_off():
             module = import_module(f"viewer.commands.{command}")
         return module.run(options)
-    return _launch(window_parser().parse_intermixed_args(arguments))
+    options = window_parser().parse_intermixed_args(arguments)
+    refuse_idle("", options, arguments)
+    return _launch(options)
 
 
 def _launch(options: Namespace) -> int:

@@ -58,7 +58,7 @@ def open_model(
     if name == WORKED_EXAMPLE and weights is None and not _exists(Path(name)):
         from viewer.backends.worked_example_model import open_worked_example
 
-        return open_worked_example(size)
+        return open_worked_example(size, device)
     if isinstance(model, str) and name.startswith("torchvision/") and not _exists(Path(name)):
         from viewer.backends.torchvision_model import open_torchvision
 

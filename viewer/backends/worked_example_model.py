@@ -14,7 +14,7 @@ from viewer.attention.worked_example import GRID, layout_of, scores_of, tokens_o
 from viewer.backends.inputs import as_picture, describe, picture_facts
 from viewer.backends.model import Job, short
 from viewer.backends.opening import WORKED_EXAMPLE
-from viewer.errors import InputError
+from viewer.errors import DeviceError, InputError
 from viewer.images.preprocess import Preprocessing, prepare
 
 if TYPE_CHECKING:
@@ -105,19 +105,25 @@ class WorkedExampleModel:
         return WorkedExampleModel(preprocessing)
 
 
-def open_worked_example(image_size: ImageSize = None) -> WorkedExampleModel:
+def open_worked_example(image_size: ImageSize = None, device: str = "auto") -> WorkedExampleModel:
     """Open the worked example.
 
     Parameters
     ----------
     image_size
         As for `viewer.backends.opening.open_model`; the picture is squeezed to it, never cropped.
+    device
+        "auto" or "cpu": nine patches want no other.
 
     Raises
     ------
     InputError
         If its sides are not divisible by three.
+    DeviceError
+        If another device is asked for.
     """
+    if device not in ("auto", "cpu"):
+        raise DeviceError(f"The worked example is computed on the CPU alone, not on {device!r}.")
     if image_size is None or isinstance(image_size, str):
         return WorkedExampleModel()
     size = (image_size, image_size) if isinstance(image_size, int) else image_size

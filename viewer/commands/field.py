@@ -40,7 +40,8 @@ def run(options: Namespace) -> int:
     """
     format = _format(options)
     if options.output is not None:
-        check_target(options.output, (*options.effective, options.model, options.weights))
+        of_network = (*options.effective, options.model, options.weights)
+        check_target(options.output, (*of_network, options.beside, options.image, options.beside_weights))
     if (options.beside is None) != (options.image is None):
         raise InputError("--beside MODEL and --image IMAGE go together: heads reach how far on some picture.")
     if options.weights is not None and options.untrained:

@@ -124,7 +124,8 @@ def _render_parser() -> ArgumentParser:
         "--query",
         type=arguments.query,
         metavar="R,C",
-        help="a patch, by default the middle one, on the finest grid of any layer; or cls, reg1, ...",
+        help="a patch, by default the middle one, on the finest grid of any layer; or cls, reg1, ...; "
+        "none leaves the query's own dots out of the scatter",
     )
     parser.add_argument(
         "--direction", choices=("from", "to"), default="from", help="what the query attends to, or who to it"

@@ -149,7 +149,9 @@ def _layer(asked: int | None, record: AttentionRecord) -> int:
 
 
 def _query(asked: Query | None, record: AttentionRecord) -> Query | None:
-    """Return the asked query, by default the patch in the middle; None where there are no patches."""
+    """Return the asked query, by default the patch in the middle; None for "none", and without patches."""
+    if asked == "none":
+        return None
     if asked is None:
         return (record.grid[0] // 2, record.grid[1] // 2) if record.layout.placed else None
     try:

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from PySide6.QtCore import QEvent, QPoint, QPointF, QSizeF, Qt
-from PySide6.QtGui import QHelpEvent
+from PySide6.QtGui import QFontMetricsF, QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip
 
 from tests.state.records import record_of, state_of, weights_of
 from tests.ui.panels import pixels, show, whole
 from viewer.state.colormaps import COLORMAPS, levels, lut
 from viewer.state.palette import palette
+from viewer.state.scale import ticks
 from viewer.state.selection import HeadRef
 from viewer.ui.atlas import AtlasLayout, atlas
 from viewer.ui.heads_panel import HeadsPanel, _numbers
+from viewer.ui.marks import bar_numbers, font
 
 pytestmark = pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise)", extend=True)
 GRID = (4, 6)
@@ -283,3 +286,40 @@ def test_the_longest_title_is_whole(qtbot, theme, width):
     image = pixels(panel._title).astype(int)
     ink = np.abs(image - image[0, 0]).sum(axis=2) > 60
     assert ink.any() and not ink[:2].any() and not ink[-2:].any()
+
+
+@pytest.mark.parametrize("theme", ["light", "talk"])
+def test_the_numbers_of_the_scale_never_touch(qtbot, theme):
+    panel, _, holder, scene = deep(qtbot, theme, (420, 500), layers=2)
+    legend = panel._legend
+    for end, largest in ((0.05, 0.6), (0.15, 0.6), (0.0004, 0.0004), (1.0, 1.0), (0.03, 0.9)):
+        vmax = np.full_like(scene.value.heads.vmax, end)
+        panel.paint(replace(scene.value.heads, vmax=vmax, largest=largest))
+        for width in range(110, 500, 13):
+            holder.resize(width, 500)
+            QApplication.processEvents()
+            numbers = legend.numbers()
+            assert numbers[0][2] == "0" and numbers[-1][2].endswith(f"{end:.3g}")
+            assert len(numbers) >= 2
+            assert numbers[0][0] >= 0 and numbers[-1][1] <= legend.width()
+            for (_, right, _), (left, _, _) in pairwise(numbers):
+                assert left - right >= 4, (width, numbers)
+    # Where there is room, they are those beside the picture.
+    assert [text for *_, text in numbers] == [
+        text for _, text in ticks(end, largest, bar_numbers(palette(theme)))
+    ]
+
+
+def test_what_is_painted_below_the_scale_has_gaps_between_its_numbers(qtbot):
+    panel, _, _, scene = deep(qtbot, "light", (150, 500), layers=2)
+    heads = scene.value.heads
+    panel.paint(replace(heads, vmax=np.full_like(heads.vmax, 0.05), largest=0.6))
+    QApplication.processEvents()
+    legend = panel._legend
+    image = pixels(legend).astype(int)
+    line = QFontMetricsF(font(palette("light"), 0.9)).height()
+    band = image[int(1.1 * line) + 2 : int(2 * line)]
+    ink = np.abs(band - image[-1, -1]).sum(axis=2).max(axis=0) > 90
+    for (_, right, _), (left, _, _) in pairwise(legend.numbers()):
+        assert not ink[int(right) + 2 : int(left) - 1].any()
+    assert ink.any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, Qt
@@ -14,6 +15,8 @@ from viewer.state.scale import ticks
 from viewer.ui.marks import bar_image, bar_numbers, font, hatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from PySide6.QtGui import QPaintEvent
 
     from viewer.state.heads import Heads
@@ -63,13 +66,9 @@ class HeadsLegend(QWidget):
         painter.setPen(QPen(QColor(self._palette.faint), 0))
         painter.drawRect(bar)
         painter.setPen(QColor(self._palette.text))
-        end = float(str(heads.vmax.flat[0]))
-        most = bar_numbers(self._palette)
-        numbers = ticks(end, heads.largest, most) if heads.shared else ((0.0, "0"), (1.0, "own max."))
-        for share, text in numbers:
-            long = metrics.horizontalAdvance(text)
-            left = min(max(bar.left() + share * bar.width() - long / 2, 4), self.width() - 4 - long)
-            painter.drawText(QRectF(left, bar.bottom(), long + 1, line), Qt.AlignmentFlag.AlignCenter, text)
+        for left, right, text in self.numbers():
+            box = QRectF(left, bar.bottom(), right - left + 1, line)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
         words = f"{heads.label}, {heads.scale_label}"
         if metrics.horizontalAdvance(words) > self.width() - 8:
             # The title says what the weights are of.
@@ -78,6 +77,32 @@ class HeadsLegend(QWidget):
         painter.drawText(below, Qt.AlignmentFlag.AlignCenter, words)
         if heads.hatched:
             self._paint_unreachable(painter, metrics, below.bottom() + 0.2 * line)
+
+    def numbers(self) -> list[tuple[float, float, str]]:
+        """Return the numbers below the bar, as (left, right, text): fewer where they would touch."""
+        heads = self._heads
+        if heads is None or heads.maps is None:
+            return []
+        if not heads.shared:
+            return self._placed(((0.0, "0"), (1.0, "own max.")))
+        end = float(str(heads.vmax.flat[0]))
+        apart = 0.5 * QFontMetricsF(font(self._palette, 0.9)).height()
+        for most in range(bar_numbers(self._palette), 1, -1):
+            placed = self._placed(ticks(end, heads.largest, most))
+            if all(right + apart <= left for (_, right, _), (left, _, _) in pairwise(placed)):
+                break
+        return placed
+
+    def _placed(self, shares: Iterable[tuple[float, str]]) -> list[tuple[float, float, str]]:
+        """Put each number under its place on the bar, the outer ones inside the panel."""
+        metrics = QFontMetricsF(font(self._palette, 0.9))
+        start, room = 0.6 * metrics.height(), self.width() - 1.2 * metrics.height()
+        placed = []
+        for share, text in shares:
+            long = metrics.horizontalAdvance(text)
+            left = min(max(start + share * room - long / 2, 4), self.width() - 4 - long)
+            placed.append((left, left + long, text))
+        return placed
 
     def _paint_unreachable(self, painter: QPainter, metrics: QFontMetricsF, top: float) -> None:
         """Say what hatching means."""

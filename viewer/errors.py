@@ -40,6 +40,22 @@ class FileError(PatchreachError):
         super().__init__(f"{self.path} {problem}.{' ' + advice if advice else ''}")
 
 
+class StudyError(FileError):
+    """A study can't be begun, gone on with or read, and what helps is done otherwise in the window.
+
+    Parameters
+    ----------
+    path, problem, advice
+        As in `FileError`, for the command line.
+    in_window
+        The advice for somebody who sits before the window.
+    """
+
+    def __init__(self, path: object, problem: str, advice: str, in_window: str) -> None:
+        super().__init__(path, problem, advice)
+        self.in_window = f"{self.path} {problem}. {in_window}"
+
+
 class ImageError(FileError):
     """A picture can't be decoded."""
 

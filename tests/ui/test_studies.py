@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from PySide6.QtWidgets import QApplication
 
 from viewer.study.names import REPORT, SETTINGS, SUMMARY
+from viewer.study.running import Plan
+from viewer.study.sources import Source
 from viewer.study.store import Store
 from viewer.ui.jobs import Request
 from viewer.ui.study_dialog import StudyDialog
@@ -142,3 +145,51 @@ def test_what_nobody_foresaw_is_told_with_its_details(session, qtbot):
     session.studies.jobs.submit(Request("Opening a study", fail))
     qtbot.waitUntil(lambda: not session.studies.jobs.busy, timeout=30_000)
     assert any("Opening a study failed because of an error" in text for text in session.window.messages.texts)
+
+
+def test_what_is_wrong_with_a_study_is_told_with_what_to_press_and_no_options(
+    session, qtbot, pictures, tmp_path, weights
+):
+    qtbot.waitUntil(lambda: session.documents.model is not None, timeout=60_000)
+    folder, output = str(pictures(12)[0].parent), tmp_path / "study"
+    copy = tmp_path / "test_vit.safetensors"
+    copy.write_bytes(weights.read_bytes())
+    opening = replace(session.studies._opening(), weights=str(copy))
+    session.studies.start(folder, output, opening)
+    # Where a second one waits for the first, which makes the folder meanwhile.
+    session.studies._run(Plan(Source(folder).absolute(), opening.absolute(), "renormalized", output))
+    (view,) = views()
+    qtbot.waitUntil(lambda: not session.studies.jobs.busy, timeout=120_000)
+    told = [view.said.text()]
+    assert "press “Go on”" in told[0] and view.resume.isVisibleTo(view)
+    view.close()
+
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("years of work")
+    session.studies.start(folder, tmp_path / "full", opening)
+    qtbot.waitUntil(lambda: ended(views()[-1]), timeout=60_000)
+    told.append(views()[-1].said.text())
+    assert told[-1].endswith("is not empty. Name a new folder.")
+    views()[-1].close()
+
+    (output / REPORT).unlink()
+    copy.write_bytes(copy.read_bytes()[:-4] + b"\0\0\0\1")
+    session.window.paths_dropped.emit([output])
+    qtbot.waitUntil(lambda: bool(views()) and views()[-1].resume.isVisibleTo(views()[-1]), timeout=60_000)
+    views()[-1].resume.click()
+    qtbot.waitUntil(lambda: ended(views()[-1]), timeout=60_000)
+    told.append(views()[-1].said.text())
+    assert "the model's SHA-256 was" in told[-1] and "press “Go on” again" in told[-1]
+    views()[-1].close()
+
+    next((output / "values").glob("*.parquet")).write_bytes(b"cut off")
+    session.window.paths_dropped.emit([output])
+    qtbot.waitUntil(
+        lambda: any("is damaged" in text for text in session.window.messages.texts), timeout=60_000
+    )
+    told.append(session.window.messages.texts[0])
+    assert "open the study again and press “Go on”" in told[-1]
+    session.studies.start(folder, output, opening)
+    told.append(session.window.messages.texts[0])
+    assert "holds a study already. Open it" in told[-1]
+    assert not any(" -" in text for text in told)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from viewer.backends.model import Job
-from viewer.errors import FileError
+from viewer.errors import FileError, StudyError
 from viewer.study.decoding import Failed
 from viewer.study.settings import Settings
 from viewer.study.sources import Source
@@ -115,10 +115,11 @@ def begin(plan: Plan, engine: Engine, job: Job) -> Store:
         return Store.create(plan.output, settings)
     different = before.settings.differences(settings)
     if different:
-        raise FileError(
+        raise StudyError(
             plan.output,
             f"was begun otherwise: {'; '.join(different)}",
             "Give the same settings again, or another folder with -o.",
+            "Put back what has changed and press “Go on” again, or study the pictures anew in a new folder.",
         )
     return before
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer.errors import FileError
+from viewer.errors import FileError, StudyError
 from viewer.study.decoding import Failed
 from viewer.study.entries import digest
 from viewer.study.locking import hold
@@ -266,7 +266,7 @@ class Store:
             try:
                 yield path, json.loads(pyarrow.parquet.read_schema(path).metadata[_KEY])
             except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
-                raise FileError(path, f"is damaged ({error})", _ANEW) from error
+                raise _damaged(path, error) from error
 
     def _sums(self, parts: int) -> Path:
         return self.folder / _SUMS.format(f"{parts:06d}")
@@ -275,7 +275,14 @@ class Store:
         return self.folder / VALUES / f"part-{number:06d}.parquet"
 
 
-_ANEW = "Take it out together with all later parts, and resume."
+def _damaged(path: Path, error: Exception) -> StudyError:
+    out = "Take it out together with all later parts"
+    return StudyError(
+        path,
+        f"is damaged ({error})",
+        f"{out}, and go on by --resume.",
+        f"{out}, open the study again and press “Go on”.",
+    )
 
 
 class Done:
@@ -303,13 +310,21 @@ def require_new(folder: Path) -> None:
         If it is a study, holds anything else, or is no folder.
     """
     if (folder / SETTINGS).exists():
-        raise FileError(
-            folder, "holds a study already", "Go on with it by --resume, or name another folder with -o."
-        )
+        raise taken(folder)
     if folder.exists() and not folder.is_dir():
         raise FileError(folder, "can't take a study, since it is a file")
     if folder.is_dir() and any(folder.iterdir()):
-        raise FileError(folder, "is not empty", "Name a new folder with -o.")
+        raise StudyError(folder, "is not empty", "Name a new folder with -o.", "Name a new folder.")
+
+
+def taken(folder: Path) -> StudyError:
+    """Return what is said of a folder that holds a study where a new one was to begin."""
+    return StudyError(
+        folder,
+        "holds a study already",
+        "Go on with it by --resume, or name another folder with -o.",
+        "Open it (File, Open study…) and press “Go on”, or name a new folder.",
+    )
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -334,7 +349,7 @@ def _read(path: Path, columns: list[str]) -> pyarrow.Table:
         with pyarrow.parquet.ParquetFile(path) as file:
             return file.read(columns)
     except (OSError, pyarrow.ArrowException) as error:
-        raise FileError(path, f"is damaged ({error})", _ANEW) from error
+        raise _damaged(path, error) from error
 
 
 def _column(path: Path, name: str) -> pyarrow.ChunkedArray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from viewer.attention.measures import measure_named
-from viewer.errors import FileError
+from viewer.errors import FileError, StudyError
 from viewer.study.names import SUMMARY
 from viewer.study.statistics import Moments, moments, quartiles
 
@@ -143,7 +143,12 @@ def read(folder: Path, settings: Settings) -> Summary:
             table.column(name).to_numpy(zero_copy_only=False).reshape(shape) for name in table.column_names
         )
     except FileNotFoundError as error:
-        raise FileError(folder, "is a study that is not finished", "Go on with it by --resume.") from error
+        raise StudyError(
+            folder,
+            "is a study that is not finished",
+            "Go on with it by --resume.",
+            "Open it again and press “Go on”.",
+        ) from error
     except (OSError, pyarrow.ArrowException, ValueError) as error:
         raise FileError(path, f"is damaged ({error})") from error
     mean, sd, se, *quarters = (np.asarray(column, np.float64) for column in numbers)

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog
 
-from viewer.errors import InputError, PatchreachError
+from viewer.errors import InputError, PatchreachError, StudyError
 from viewer.state.words import model_words
 from viewer.study.names import REPORT, SETTINGS, SUMMARY
 from viewer.study.settings import is_study, read
@@ -125,11 +125,10 @@ class StudyActions(QObject):
         """Study pictures with the model that is open."""
         from viewer.study.running import Plan
         from viewer.study.sources import Source
+        from viewer.study.store import taken
 
         if is_study(output):
-            self._window.say(
-                f"{output} holds a study already. Open it to go on with it, or name a new folder."
-            )
+            self._window.say(taken(output).in_window)
             return
         protocol = self._display.value.protocol
         self._run(Plan(Source(source).absolute(), opening.absolute(), protocol, output, part=_PART))
@@ -157,7 +156,7 @@ class StudyActions(QObject):
         def failed(error: PatchreachError) -> None:
             # Of a bug the window tells with its details.
             if not isinstance(error, Bug):
-                self._window.say(str(error))
+                self._window.say(_told(error))
 
         self.jobs.submit(Request("Opening a study", work, done, failed, (folder,)))
 
@@ -183,7 +182,7 @@ class StudyActions(QObject):
             settings = read(folder)
             opening = Opening.from_facts(settings.facts["opening"])
         except PatchreachError as error:
-            self._window.say(str(error))
+            self._window.say(_told(error))
             return
         except (KeyError, TypeError, ValueError, AttributeError):
             self._window.say(
@@ -203,7 +202,7 @@ class StudyActions(QObject):
             return _study(plan, name, job, lambda summary: self._went_on.emit(shown, summary), self._write)
 
         def failed(error: PatchreachError) -> None:
-            shown.view.end(str(error), unfinished=is_study(folder))
+            shown.view.end(_told(error), unfinished=is_study(folder))
 
         self.jobs.submit(Request(f"Studying {name}", work, shown.view.finish, failed, (folder,)))
 
@@ -254,6 +253,11 @@ class StudyActions(QObject):
         """End the working thread; False if it did not end in time."""
         self._close_all()
         return self.jobs.close(seconds)
+
+
+def _told(error: PatchreachError) -> str:
+    """Return what is wrong with what to press here, and not with options of the command line."""
+    return error.in_window if isinstance(error, StudyError) else str(error)
 
 
 def _study(plan: Plan, name: str, job: Job, watching: Callable[[Summary], None], write: Write) -> Summary:

@@ -19,6 +19,7 @@ from viewer.images.decode import open_image
 from viewer.state.lesson_stage import Stage
 from viewer.state.lesson_steps import STEPS
 from viewer.ui.jobs import Request
+from viewer.ui.study_dialog import StudyDialog
 
 from .conftest import drop, settle, urls
 from .panels import pixels
@@ -111,6 +112,28 @@ def test_the_menu_begins_it_and_closing_brings_back_what_was_open(opened, qtbot)
     assert opened.window.film_strip.isVisible()
     press(opened, Qt.Key.Key_PageDown)
     assert opened.documents.current is document
+
+
+def test_the_nine_patches_are_not_offered_for_a_study(lesson, qtbot, model_request):
+    def ask():
+        [action] = [
+            action
+            for menu in lesson.window.findChildren(QMenu)
+            for action in menu.actions()
+            if "tudy a folder" in action.text()
+        ]
+        action.trigger()
+        return lesson.window.findChildren(StudyDialog)
+
+    assert ask() == []
+    [sentence] = lesson.window.messages.texts
+    assert sentence.startswith("The worked example attends over nine patches") and "Ctrl+M" in sentence
+    lesson.window.model_asked.emit(model_request)
+    settle(qtbot, lesson)
+    assert lesson.lesson.lesson.value is None
+    [dialog] = ask()
+    assert any("test_vit" in label.text() for label in dialog.findChildren(QLabel))
+    dialog.reject()
 
 
 def test_pointing_at_a_patch_makes_it_ask(lesson):

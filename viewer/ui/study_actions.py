@@ -32,6 +32,10 @@ Write = Callable[["Store", str], None]
 """Writes tables, figures and report of a finished study; given what its pictures are called."""
 
 _PART = 8  # pictures committed together: what is seen of a running study follows them
+_NOT_WORKED = (
+    "The worked example attends over nine patches by their brightness alone: it is there for the lesson, not "
+    "for a study of pictures. Open a model first (Ctrl+M), or the sample; the lesson ends then."
+)
 _STOPPED = "Stopped. What was measured is kept; “Go on” takes it up from there."
 
 
@@ -100,11 +104,15 @@ class StudyActions(QObject):
 
     def choose(self) -> None:
         """Ask what to study."""
+        from viewer.backends.opening import WORKED_EXAMPLE
         from viewer.ui.study_dialog import StudyDialog
 
         model = self._documents.model
         if model is None:
             self._window.say("A study needs a model to measure with: open one first (Ctrl+M), or the sample.")
+            return
+        if model.name == WORKED_EXAMPLE:
+            self._window.say(_NOT_WORKED)
             return
         opening = self._opening()
         recent = self._window.remembered.recent_images

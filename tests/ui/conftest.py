@@ -14,10 +14,22 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from viewer.app import Session, Start
 from viewer.state.requests import ModelRequest
+from viewer.ui.garbage import pass_over_libraries
 
 ARCHITECTURE = "test_vit"
 GRID = (10, 10)
 LAYERS, HEADS = 6, 2
+
+
+@pytest.fixture(scope="session", autouse=True)
+def libraries() -> None:
+    """Load what is large and let searches for garbage pass over it: there are several after each window."""
+    import matplotlib.pyplot  # noqa: F401
+    import timm  # noqa: F401
+
+    import viewer.backends.onnx_model  # noqa: F401
+
+    pass_over_libraries()
 
 
 @pytest.fixture(scope="session")

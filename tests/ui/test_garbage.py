@@ -9,6 +9,7 @@ import weakref
 import pytest
 from PySide6.QtWidgets import QWidget
 
+from viewer.ui.garbage import pass_over_libraries
 from viewer.ui.jobs import Jobs, Request
 
 
@@ -66,3 +67,17 @@ def test_garbage_is_looked_for_while_nothing_else_happens(qtbot, jobs):
     del lost
     assert not gone
     qtbot.waitUntil(lambda: bool(gone), timeout=5_000)
+
+
+@pytest.fixture
+def thawed():
+    """Nothing is passed over, as in a program that has just begun."""
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    pass_over_libraries()
+
+
+def test_what_libraries_brought_is_passed_over_once_a_model_is_open(thawed, request):
+    request.getfixturevalue("opened")
+    assert gc.get_freeze_count() > 100_000

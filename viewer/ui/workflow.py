@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from viewer.errors import Cancelled, PatchreachError
 from viewer.state.requests import ModelRequest
+from viewer.ui.garbage import pass_over_libraries
 from viewer.ui.jobs import Bug, Jobs, Request
 
 if TYPE_CHECKING:
@@ -243,6 +244,7 @@ class Workflow(QObject):
             return open_model(request.model, request.weights, request.image_size, request.device, job)
 
         def done(model: Model) -> None:
+            pass_over_libraries()
             self._documents.set_model(model)
             self.model_opened.emit(request)
 

@@ -20,6 +20,7 @@ from viewer.state.display import Display
 from viewer.state.documents import Documents
 from viewer.state.lesson_looks import EYE, EYE_HEAD
 from viewer.state.looking import Looking
+from viewer.state.model_choices import ModelChoices
 from viewer.state.palette import palette
 from viewer.state.preferences import Preferences
 from viewer.state.requests import FigureRequest, ModelRequest, SlideRequest, TableRequest
@@ -155,6 +156,7 @@ class Session(QObject):
         )
         self._theme = ""
         self._dress()
+        self.model_choices = ModelChoices(self.documents, self.display)
         self.what_if = WhatIf(self.documents)
         self.scene = Scene(self.documents, self.selection, self.display, self.what_if)
         self.jobs = Jobs(synchronous)
@@ -175,7 +177,7 @@ class Session(QObject):
         # Last: it changes the selection in answer to a change, which the others are to hear of first.
         self.looking = Looking(self.documents, self.selection)
         whole = (self.window, self.workflow, self.jobs, self.documents, self.display, self.looking)
-        self.figures_again = FiguresAgain(*whole, self.what_ifs, _look_for)
+        self.figures_again = FiguresAgain(*whole, self.model_choices, self.what_ifs, _look_for)
         self._connect()
 
     def _connect(self) -> None:

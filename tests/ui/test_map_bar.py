@@ -6,14 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import timm
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from safetensors.torch import save_file
 
 from tests.ui.conftest import LAYERS, settle
 from viewer.app import Session
 from viewer.attention.rollout import rollout
 from viewer.state.display import DisplayValue
 from viewer.state.maps import MAPS
+from viewer.state.preferences import load, settings_path
+from viewer.state.requests import FigureRequest, ModelRequest
 
 PATCH = (3, 4)
 
@@ -153,3 +157,38 @@ def test_the_view_menu_offers_every_kind(shown):
     menu.aboutToShow.emit()
     assert [action.data() for action in menu.actions()] == [row.kind for row in MAPS]
     assert [action.data() for action in menu.actions() if action.isChecked()] == ["attention"]
+
+
+def test_another_model_begins_with_its_own_class_and_layers(qtbot, shown, onnx_file, tmp_path, model_request):
+    bar, chosen = shown.window.views.map_bar, {"start_layer": 2, "map_class": 7}
+    pick(bar.kind, "class rollout")
+    shown.display.set(replace(shown.display.value, **chosen))
+    shown.export(FigureRequest("overlay", tmp_path / "figure.png"))
+    settle(qtbot, shown)
+    # As many layers, and ImageNet's classes too.
+    shown.window.model_asked.emit(ModelRequest(str(onnx_file)))
+    settle(qtbot, shown)
+    assert (shown.display.value.start_layer, shown.display.value.map_class) == (2, 7)
+    deeper = tmp_path / "deeper.safetensors"
+    save_file(timm.create_model("test_vit2", pretrained=False, num_classes=10).state_dict(), deeper)
+    shown.window.model_asked.emit(ModelRequest("test_vit2", str(deeper)))
+    settle(qtbot, shown)
+    assert len(shown.documents.current.record.layers) == 8
+    assert (shown.display.value.start_layer, shown.display.value.map_class) == (0, -1)
+    assert (bar.start.value(), bar.target.currentIndex()) == (0, 0)
+    assert shown.scene.value.overlay.title.startswith(
+        "Class rollout of layers 0 to 7: what speaks for class "
+    )
+    # A figure asks for its own, whatever model is open.
+    shown.window.paths_dropped.emit([tmp_path / "figure.png"])
+    settle(qtbot, shown)
+    assert shown.documents.model.name == model_request.model
+    assert (shown.display.value.start_layer, shown.display.value.map_class) == (2, 7)
+    assert "class 7 (cock)" in shown.scene.value.overlay.title
+    # Another size of the same model is no other model.
+    shown.window.model_asked.emit(replace(model_request, image_size=96))
+    settle(qtbot, shown)
+    assert (shown.display.value.start_layer, shown.display.value.map_class) == (2, 7)
+    # The next session may begin with any model.
+    shown.window.close()
+    assert load(settings_path()).display == replace(DisplayValue(), map="class rollout")

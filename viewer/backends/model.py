@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, Union
 
 from viewer.errors import Cancelled
@@ -89,6 +89,8 @@ class Model(Protocol):
         Sentences a person should read (what was assumed, what fell back).
     patch
         Height and width of a patch in pixels, of which input sizes are multiples; None where it is not known.
+    labels
+        Name of each class; empty where the output is no classification.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Model(Protocol):
     preprocessing: Preprocessing
     notes: tuple[str, ...]
     patch: tuple[int, int] | None
+    labels: Sequence[str]
 
     def attend(self, image: ModelInput, job: Job | None = None) -> AttentionRecord:
         """Run the model once on one picture and return its attention.

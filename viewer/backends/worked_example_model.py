@@ -51,6 +51,7 @@ class WorkedExampleModel:
     backend = "torch"
     device = "cpu"
     notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     patch: tuple[int, int] | None = None  # a whole picture is squeezed to any size
 
     def __init__(self, preprocessing: Preprocessing = _PLAIN) -> None:

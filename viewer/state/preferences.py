@@ -235,6 +235,8 @@ def _fits(name: str, value: object) -> bool:
         return value in COLORMAPS
     if name in ("compare", "compare_weights", "stage"):
         return not value  # reading a network's layers would hold up the start
+    if name in ("start_layer", "map_class"):
+        return False  # of the model that was open then
     if name in ("x_measure", "y_measure"):
         from viewer.state.axes import is_known
 
@@ -251,8 +253,6 @@ def _in_range(values: dict[str, Any]) -> dict[str, Any]:
     allowed = {
         "opacity": (0.0, 1.0),
         "ring": (0, 99),
-        "start_layer": (0, 999),
-        "map_class": (-1, 999_999),
         "factor": (1, 4),
     }
     return {

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from viewer.state.display import Display, DisplayValue
     from viewer.state.documents import Documents
     from viewer.state.looking import Looking
+    from viewer.state.model_choices import ModelChoices
     from viewer.state.requests import ModelRequest
     from viewer.state.selection import SelectionValue
     from viewer.ui.what_if_actions import WhatIfActions
@@ -54,7 +55,7 @@ class FiguresAgain(QObject):
     ----------
     window, workflow, jobs
         What tells and remembers, what opens files, and what runs slow work.
-    documents, display, looking, what_ifs
+    documents, display, looking, choices, what_ifs
         What is open, and what takes the figure's settings, selection and changes of the model.
     look_for
         See `LookFor`.
@@ -68,13 +69,14 @@ class FiguresAgain(QObject):
         documents: Documents,
         display: Display,
         looking: Looking,
+        choices: ModelChoices,
         what_ifs: WhatIfActions,
         look_for: LookFor,
     ) -> None:
         super().__init__(window)
         self._window, self._workflow, self._jobs = window, workflow, jobs
         self._documents, self._display, self._looking = documents, display, looking
-        self._what_ifs, self._look_for = what_ifs, look_for
+        self._choices, self._what_ifs, self._look_for = choices, what_ifs, look_for
         workflow.figure_given.connect(self._open_again)
 
     def _open_again(self, shown: Shown) -> None:
@@ -94,6 +96,7 @@ class FiguresAgain(QObject):
             self._window.say(sentence)
         opens = found.model is not None and not self._is_open(found.model)
         if opens:
+            self._choices.expect()
             self._workflow.open_model(found.model)
         if found.model is not None:
             self._what_ifs.restore(found.shown.what_if, with_model=opens)

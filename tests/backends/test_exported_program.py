@@ -127,8 +127,17 @@ def test_any_size_where_it_was_exported_so(tmp_path):
         InputError, match="multiples of its 16x16 pixel patch, not 50x50; the nearest is 48x48"
     ):
         open_model(path, image_size=50)
+    assert opened.why_not_whole == ""
     whole = open_model(path, image_size="whole").attend(np.zeros((60, 120, 3), np.uint8))
     assert whole.grid[1] > whole.grid[0]
+
+
+def test_a_program_of_one_size_takes_no_picture_whole(program):
+    why = open_model(program).why_not_whole
+    assert why == f"{program} takes only pictures of 64x64 pixels, so it can't take them whole."
+    with pytest.raises(InputError) as caught:
+        open_model(program, image_size="whole")
+    assert str(caught.value) == why
 
 
 class Wrapped(nn.Module):

@@ -187,8 +187,22 @@ def test_whole_picture(dynamic_path, vit_path):
     assert rows * columns <= 14 * 14
     assert columns / rows == pytest.approx(200 / 120, rel=0.1)
     assert record.box == pytest.approx((0, 0, 200, 120))
+    assert model.why_not_whole == ""
     with pytest.raises(InputError, match="takes only pictures of 64x64 pixels"):
         open_onnx(vit_path, image_size="whole")
+    assert "takes only pictures of 64x64 pixels" in open_onnx(vit_path).why_not_whole
+
+
+def test_a_model_of_one_free_side_takes_no_picture_whole(dynamic_path, tmp_path):
+    def fix_width(model):
+        model.graph.input[0].type.tensor_type.shape.dim[3].dim_value = 64
+
+    path = rewrite(dynamic_path, tmp_path / "column.onnx", fix_width)
+    model = open_onnx(path, image_size=(96, 64))
+    assert model.attend(COLOURS).grid == (6, 4)
+    assert model.why_not_whole == f"{path} takes only pictures of anyx64 pixels, so it can't take them whole."
+    with pytest.raises(InputError, match="takes only pictures of anyx64"):
+        open_onnx(path, image_size="whole")
 
 
 def test_classes_of_imagenet(dynamic_path):

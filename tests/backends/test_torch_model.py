@@ -162,6 +162,22 @@ def test_whole_pictures_keep_their_aspect(dinov2, photo):
     assert tall.grid == (columns, rows)
 
 
+def test_a_model_of_one_size_says_beforehand_that_it_takes_nothing_whole(dinov2, photo):
+    assert dinov2.why_not_whole == ""
+    name = "cait_xxs24_224"
+    module = timm.create_model(name, pretrained=False, depth=2, img_size=64).eval()
+    model = wrap(name, module, "cpu", Provenance(name))
+    assert model.why_not_whole == f"{name} takes only pictures of 64x64 pixels, so it can't take them whole."
+    for ask in (
+        lambda: model.sized("whole"),
+        lambda: model.with_preprocessing(replace(model.preprocessing, crop_mode="whole")),
+    ):
+        with pytest.raises(InputError) as caught:
+            ask()
+        assert str(caught.value) == model.why_not_whole
+    assert model.attend(photo).input_size == (64, 64)
+
+
 def test_sizes_the_model_can_not_take(dinov2):
     with pytest.raises(InputError) as caught:
         dinov2.sized(60)

@@ -6,6 +6,9 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QHelpEvent
+from PySide6.QtWidgets import QApplication, QToolTip
 
 from viewer.images.preprocess import INTERPOLATIONS, CropMode, Preprocessing
 from viewer.ui.preprocessing_dialog import PreprocessingDialog
@@ -40,3 +43,32 @@ def test_a_number_that_is_changed_is_the_one_that_is_shown(qtbot):
     qtbot.addWidget(dialog)
     dialog.mean[1].setValue(0.25)
     assert dialog.value.mean == (124 / 255, 0.25, 124 / 255)
+
+
+WHY = "net.pt2 takes only pictures of 64x64 pixels, so it can't take them whole."
+
+
+@pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise|grabbing the keyboard)", extend=True)
+@pytest.mark.parametrize("why", ["", WHY])
+def test_whole_is_out_of_use_with_the_reason_where_the_model_takes_one_size(qtbot, why):
+    how = Preprocessing((64, 64))
+    dialog = PreprocessingDialog(how, why)
+    qtbot.addWidget(dialog)
+    with qtbot.waitExposed(dialog):
+        dialog.show()
+    dialog.crop.showPopup()
+    rows, place = dialog.crop.view(), dialog.crop.findData("whole")
+    qtbot.waitUntil(rows.isVisible)
+    box = rows.visualRect(dialog.crop.model().index(place, dialog.crop.modelColumn()))
+    tip = QHelpEvent(QEvent.Type.ToolTip, box.center(), rows.viewport().mapToGlobal(box.center()))
+    QApplication.sendEvent(rows.viewport(), tip)
+    assert QToolTip.text() == why
+    QToolTip.hideText()
+    qtbot.mouseMove(rows.viewport(), box.center())
+    qtbot.mouseClick(rows.viewport(), Qt.MouseButton.LeftButton, pos=box.center())
+    assert dialog.value.crop_mode == ("center" if why else "whole")
+    dialog.crop.hidePopup()
+    # Keys do not reach it either.
+    dialog.crop.setCurrentIndex(place - 1)
+    qtbot.keyClick(dialog.crop, Qt.Key.Key_Down)
+    assert dialog.value.crop_mode == ("border" if why else "whole")

@@ -27,6 +27,7 @@ from PySide6.QtWidgets import (
 
 from viewer.state.colormaps import COLORMAPS
 from viewer.state.palette import palette
+from viewer.state.requests import ModelRequest
 from viewer.state.selection import HeadRef
 from viewer.ui.choices import DISPLAY_CHOICES
 from viewer.ui.export_dialog import ExportDialog
@@ -383,6 +384,20 @@ def test_a_size_the_model_cannot_take_leaves_everything_as_it_was(opened, qtbot)
     settle(qtbot, opened)
     assert opened.documents.current.record is before
     assert len(opened.window.messages.texts) == 1
+
+
+def test_whole_pictures_are_offered_where_the_model_takes_every_size(opened, qtbot, onnx_file):
+    def offered():
+        opened.window.choose_preprocessing()
+        dialog = opened.window.findChildren(PreprocessingDialog)[-1]
+        found = dialog.crop.model().item(dialog.crop.findData("whole")).isEnabled()
+        dialog.reject()
+        return found
+
+    assert offered()
+    opened.window.model_asked.emit(ModelRequest(str(onnx_file)))
+    settle(qtbot, opened)
+    assert not offered()
 
 
 def test_a_size_no_memory_can_hold_is_refused_in_the_dialog(opened):

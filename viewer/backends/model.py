@@ -91,6 +91,9 @@ class Model(Protocol):
         Height and width of a patch in pixels, of which input sizes are multiples; None where it is not known.
     labels
         Name of each class; empty where the output is no classification.
+    why_not_whole
+        Why no size can be chosen for each picture, so that it is seen whole, as a sentence; empty where it
+        can, as far as that is known before any picture.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Model(Protocol):
     notes: tuple[str, ...]
     patch: tuple[int, int] | None
     labels: Sequence[str]
+    why_not_whole: str
 
     def attend(self, image: ModelInput, job: Job | None = None) -> AttentionRecord:
         """Run the model once on one picture and return its attention.

@@ -189,13 +189,19 @@ def check_preprocessing(name: str, found: PictureInput, how: Preprocessing) -> N
     """
     if found.layout_told and how.layout != found.layout:
         raise InputError(f"{name} takes its input as {found.layout}, not {how.layout}.")
-    if how.crop_mode == "whole" and (None not in found.size or found.patch is None):
-        fixed = "x".join(str(side) for side in found.size)
-        reason = (
-            "does not tell its patch size" if None in found.size else f"takes only pictures of {fixed} pixels"
-        )
-        raise InputError(f"{name} {reason}, so it can't take pictures whole.")
+    if how.crop_mode == "whole" and why_not_whole(name, found):
+        raise InputError(why_not_whole(name, found))
     found.check(name, how.size)
+
+
+def why_not_whole(name: str, found: PictureInput) -> str:
+    """Return why a model can't have a size chosen for each picture, as a sentence; empty where it can."""
+    if found.size != (None, None):
+        fixed = "x".join("any" if side is None else str(side) for side in found.size)
+        return f"{name} takes only pictures of {fixed} pixels, so it can't take them whole."
+    if found.patch is None:
+        return f"{name} does not tell its patch size, so no size can be chosen for a picture."
+    return ""
 
 
 def _told(file: OnnxFile) -> dict[str, Any]:

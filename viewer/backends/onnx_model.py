@@ -20,7 +20,13 @@ from viewer.backends.onnx_fillers import filled_note
 from viewer.backends.onnx_found import OnnxProgram
 from viewer.backends.onnx_fused import put_beside
 from viewer.backends.onnx_graph import Graph
-from viewer.backends.onnx_input import PictureInput, check_preprocessing, picture_input, wanted_preprocessing
+from viewer.backends.onnx_input import (
+    PictureInput,
+    check_preprocessing,
+    picture_input,
+    wanted_preprocessing,
+    why_not_whole,
+)
 from viewer.backends.onnx_patterns import find_attention
 from viewer.backends.onnx_runner import OnnxRunner
 from viewer.errors import ModelFileError, NoAttentionError
@@ -78,6 +84,11 @@ class OnnxModel:
     def patch(self) -> tuple[int, int] | None:
         """See `viewer.backends.model.Model`."""
         return self.input.patch
+
+    @property
+    def why_not_whole(self) -> str:
+        """See `viewer.backends.model.Model`."""
+        return why_not_whole(self.name, self.input)
 
     def with_preprocessing(self, preprocessing: Preprocessing) -> OnnxModel:
         """Return this model with other preprocessing, sharing its session.

@@ -79,6 +79,16 @@ class TorchModel:
         """See `viewer.backends.model.Model`."""
         return patch_size(self.module)
 
+    @property
+    def why_not_whole(self) -> str:
+        """See `viewer.backends.model.Model`."""
+        if self.patch is None:
+            return f"{self.name} does not tell its patch size, so no size can be chosen for a picture."
+        if not self.runner.sizes.resizable:
+            height, width = self.runner.sizes.own
+            return f"{self.name} takes only pictures of {height}x{width} pixels, so it can't take them whole."
+        return ""
+
     def with_preprocessing(self, preprocessing: Preprocessing) -> TorchModel:
         """Return this model with other preprocessing, sharing its weights.
 
@@ -89,10 +99,8 @@ class TorchModel:
         """
         if preprocessing.layout != "NCHW":
             raise InputError(f"{self.name} takes its input as NCHW, not {preprocessing.layout}.")
-        if preprocessing.crop_mode == "whole" and self.patch is None:
-            raise InputError(
-                f"{self.name} does not tell its patch size, so no size can be chosen for a picture."
-            )
+        if preprocessing.crop_mode == "whole" and self.why_not_whole:
+            raise InputError(self.why_not_whole)
         self.runner.sizes.check(preprocessing.size)
         return replace(self, preprocessing=preprocessing)
 

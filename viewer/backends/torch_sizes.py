@@ -52,6 +52,13 @@ class SizedModels:
         """Whether the one model takes all sizes as it is."""
         return getattr(self.base, "takes_sizes", False)
 
+    @property
+    def resizable(self) -> bool:
+        """Whether there is any size it takes besides its own."""
+        return patch_size(self.base) is not None and (
+            hasattr(self.base, "set_input_size") or self._takes_sizes
+        )
+
     def check(self, size: tuple[int, int]) -> None:
         """See whether the model can take a size.
 
@@ -65,8 +72,7 @@ class SizedModels:
         own = f"{self.own[0]}x{self.own[1]}"
         asked = f"{size[0]}x{size[1]}"
         patch = patch_size(self.base)
-        resizable = hasattr(self.base, "set_input_size") or self._takes_sizes
-        if patch is None or not resizable:
+        if patch is None or not self.resizable:
             raise InputError(f"{self.name} takes pictures of {own} pixels, not {asked}.")
         if min(size) <= 0 or size[0] % patch[0] or size[1] % patch[1]:
             near = "x".join(

@@ -52,6 +52,7 @@ class WorkedExampleModel:
     device = "cpu"
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    why_not_whole = ""
     patch: tuple[int, int] | None = None  # a whole picture is squeezed to any size
 
     def __init__(self, preprocessing: Preprocessing = _PLAIN) -> None:

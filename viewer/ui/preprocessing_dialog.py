@@ -47,6 +47,13 @@ _LARGEST = 8192
 class PreprocessingDialog(QDialog):
     """Asks for another preprocessing.
 
+    Parameters
+    ----------
+    how
+        What is proposed.
+    why_not_whole
+        Why the model can't take pictures whole, as a sentence; empty where it can.
+
     Signals
     -------
     chosen
@@ -55,7 +62,7 @@ class PreprocessingDialog(QDialog):
 
     chosen = Signal(object)
 
-    def __init__(self, how: Preprocessing, parent: QWidget | None = None) -> None:
+    def __init__(self, how: Preprocessing, why_not_whole: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Preprocessing")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -64,6 +71,10 @@ class PreprocessingDialog(QDialog):
         self.mean = [_Number(value, 0.0, 255.0) for value in how.mean]
         self.std = [_Number(value, 0.000001, 255.0) for value in how.std]
         self.crop = _list([(_CROPS[mode], mode) for mode in get_args(CropMode)], how.crop_mode)
+        if why_not_whole:
+            place = self.crop.findData("whole")
+            self.crop.model().item(place).setEnabled(False)
+            self.crop.setItemData(place, why_not_whole, Qt.ItemDataRole.ToolTipRole)
         self.share = _Number(how.crop_pct, 0.1, 1.0)
         known = _RANGES.values()
         ranges = {**_RANGES, **({} if how.value_range in known else {str(how.value_range): how.value_range})}

@@ -256,8 +256,9 @@ class Window(QMainWindow):
         """Ask how pictures are prepared for the model."""
         from viewer.ui.preprocessing_dialog import PreprocessingDialog
 
-        if self._documents.model is not None:
-            dialog = PreprocessingDialog(self._documents.model.preprocessing, self)
+        model = self._documents.model
+        if model is not None:
+            dialog = PreprocessingDialog(model.preprocessing, model.why_not_whole, self)
             dialog.chosen.connect(self.preprocessing_asked)
             dialog.open()
 

@@ -73,7 +73,10 @@ def add_looks(parser: ArgumentParser) -> None:
         "--scale", type=arguments.count, choices=(1, 2, 3, 4), default=2, help="of a PNG, default %(default)s"
     )
     parser.add_argument(
-        "--theme", choices=("light", "dark", "talk"), default="light", help="talk: large type"
+        "--theme",
+        choices=("light", "dark", "talk"),
+        default="light",
+        help="talk: type large beside the figure, for slides",
     )
     parser.add_argument(
         "--ground", choices=("light", "dark", "transparent"), help="by default the theme's own"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from viewer.state.overlay import Overlay
     from viewer.state.scatter import Scatter
 
-_WIDEST = 56  # ems that the picture's column may be wide
+_WIDEST = 56  # so many `Style.room` that the picture's column may be wide
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class AllPart:
 
     @cached_property
     def _picture(self) -> OverlayPart:
-        room = (round(_WIDEST * self.style.em), self._every_head.height)
+        room = (round(_WIDEST * self.style.room), self._every_head.height)
         return OverlayPart(self.overlay, self.style, room)
 
     @cached_property
@@ -88,7 +88,7 @@ class AllPart:
     @cached_property
     def width(self) -> int:
         """Width in pixels at scale 1."""
-        return max(self._picture.width + self._gap + self._every_head.width, round(40 * self.style.em))
+        return max(self._picture.width + self._gap + self._every_head.width, round(40 * self.style.room))
 
     @cached_property
     def _upper(self) -> int:

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
 Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[str, ...] = get_args(Format)
 _CANVAS = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
-_NARROWEST = 26  # least width of a figure with a title, in ems
+_NARROWEST = 26  # least width of a figure with a title, in `Style.room`
 _WIDER = 1.15  # how much wider than what it shows a title may make a figure
-_SCATTER = 47  # width of a scatter by itself, in ems
 
 # Matplotlib has these switches only as global settings; they hold while one figure is written.
 _SETTINGS = {
@@ -175,13 +174,15 @@ def _style(scene: SceneValue, request: FigureRequest) -> Style:
         colours = "dark"
     elif request.ground == "light" and theme == "dark":
         colours = "light"
-    return Style(replace(palette(colours), points=palette(theme).points), request.ground == "transparent")
+    size = palette(theme)
+    dressed = replace(palette(colours), points=size.points, room=size.room)
+    return Style(dressed, request.ground == "transparent")
 
 
 def _part(scene: SceneValue, request: FigureRequest, style: Style) -> Part:
     overlay, heads, scatter = scene.overlay, scene.heads, scene.scatter
     if request.view == "scatter" and scatter is not None:
-        return ScatterPart(scatter, style, round(_SCATTER * style.em))
+        return ScatterPart.alone(scatter, style)
     likeness = scene.likeness
     if request.view == "likeness" and likeness is not None:
         if likeness.values is None:
@@ -222,11 +223,12 @@ def _compose(scene: SceneValue, request: FigureRequest, raster: bool) -> Sheet:
 
 
 def _width(scene: SceneValue, request: FigureRequest, part: Part, style: Style) -> int:
-    """Return a width for part and title: a title gets a little more room before it is broken."""
+    """Return a width for part and title: a small one gets a little more room before it is broken."""
     if not request.title:
         return part.width
+    wider = _WIDER if style.room >= style.em else 1.0
     needed = text_width(plain(title(scene, request.view)), BIG * style.points, bold=True)
-    return max(part.width, round(_NARROWEST * style.em), min(math.ceil(needed), round(_WIDER * part.width)))
+    return max(part.width, round(_NARROWEST * style.room), min(math.ceil(needed), round(wider * part.width)))
 
 
 def _smooth_photograph(svg: bytes) -> bytes:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from viewer.export.sheet import Box, Sheet, Style
     from viewer.state.heads import Heads
 
-_WISHED = 42  # ems for all columns, or all rows, together
-_CELL = (2.7, 6.3)  # ems of the smallest and the largest cell, where whole pixels a patch allow
+_WISHED = 42  # in `Style.room`, for all columns, or all rows, together
+_CELL = (2.7, 6.3)  # the same of the smallest and the largest cell, where whole pixels a patch allow
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class HeadsPart:
         rows, columns = self.heads.grid
         layers, heads = self.heads.vmax.shape
         cell = min(max(_WISHED / max(heads, layers), _CELL[0]), _CELL[1])
-        return max(1, round(cell * self.style.em / max(rows, columns)))
+        return max(1, round(cell * self.style.room / max(rows, columns)))
 
     @cached_property
     def _gap(self) -> int:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from viewer.export.sheet import Box, Sheet, Style
     from viewer.state.likeness import Likeness
 
-_SIDE = 24  # ems of the square
-_CELL = (0.9, 3.0)  # ems of the smallest and the largest cell
+_SIDE = 24  # of the square, in `Style.room`
+_CELL = (0.9, 3.0)  # the same of the smallest and the largest cell
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LikenessPart:
     def _cell(self) -> int:
         """Pixels at scale 1 of a cell's side."""
         side = _SIDE / len(self.likeness.refs)
-        return round(min(max(side, _CELL[0]), _CELL[1]) * self.style.em)
+        return round(min(max(side, _CELL[0]), _CELL[1]) * self.style.room)
 
     @property
     def _side(self) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from viewer.state.overlay import Overlay
     from viewer.state.selection import Query
 
-_WISHED = 34  # ems; small pictures are enlarged by whole factors until they come near it
+_WISHED = 34  # in `Style.room`; small pictures are enlarged by whole factors until they come near it
 _LOWEST_BAR = 6  # ems; below, not even the single words of a label fit
 _LARGEST = 900
 
@@ -58,7 +58,7 @@ class OverlayPart:
         if self.patch is not None:
             return self.patch / self.overlay.asked.patch_px[0]
         longest = max(self.overlay.seen.shape[:2])
-        usual = max(1, round(_WISHED * self.style.em / longest))
+        usual = max(1, round(_WISHED * self.style.room / longest))
         if longest > _LARGEST:
             usual = 1 / -(-longest // _LARGEST)
         fixed = self.room is None or not self.overlay.asked.placed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from viewer.export.heads_figure import every
+from viewer.export.legend import Entry, LegendPart
 from viewer.export.typesetting import DPI, font, text_width, wrap, wrap_clauses
 from viewer.state.kinds import counted, mark_of
 from viewer.state.ranges import nice_range
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from viewer.state.scatter import Scatter
     from viewer.state.selection import HeadRef
 
-_ROW = 1.7  # height of a legend row, in ems
+_USUAL, _LEAST = 47, 27  # width by itself, and of the plot in it at least, in `Style.room`
 _NOTE = 0.85  # of small type: words beside levels
 
 # As in the window's scatter.
@@ -43,14 +44,6 @@ _LINES: dict[str, dict[str, Any]] = {
 # Over the dot of a head that is not used, and with the dot as it stands in the legend.
 _CROSS = Path([(-1, -1), (1, 1), (-1, 1), (1, -1)], [Path.MOVETO, Path.LINETO] * 2)
 _CROSSED = Path.make_compound_path(_CROSS, Path.circle(radius=0.67))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A row of the legend: Matplotlib's line properties of the mark, and its words."""
-
-    text: str
-    marks: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,6 +66,13 @@ class ScatterPart:
     style: Style
     width: int
     named: tuple[HeadRef, ...] = ()
+
+    @classmethod
+    def alone(cls, scatter: Scatter, style: Style) -> ScatterPart:
+        """Make one of the usual width, wider where words beside levels would leave the plot too little."""
+        part = cls(scatter, style, round(_USUAL * style.room))
+        least = part._before + part._after + round(_LEAST * style.room)
+        return replace(part, width=max(part.width, least))
 
     @cached_property
     def _y_ticks(self) -> list[tuple[float, str]]:
@@ -134,10 +134,26 @@ class ScatterPart:
 
     @cached_property
     def _plot_height(self) -> int:
-        return round(max(21 * self.style.em, min(0.5 * self.width, 340)))
+        return round(max(21 * self.style.room, min(0.5 * self.width, 340)))
+
+    @property
+    def _plot_width(self) -> int:
+        return self.width - self._before - self._after
 
     @cached_property
-    def _legend(self) -> list[Entry]:
+    def _x_label(self) -> list[str]:
+        return wrap_clauses(self.scatter.x_axis.label, self._plot_width, self.style.small)
+
+    @property
+    def _below(self) -> int:
+        """Pixels below the frame that numbers and label take."""
+        return round((3.4 + 1.2 * (len(self._x_label) - 1)) * self.style.em)
+
+    @cached_property
+    def _legend(self) -> LegendPart:
+        return LegendPart(tuple(self._entries()), self.style, self.width - self._before)
+
+    def _entries(self) -> list[Entry]:
         scatter, palette = self.scatter, self.style.palette
         if scatter.blank:
             return []
@@ -173,21 +189,9 @@ class ScatterPart:
         return {"color": colour, **_LINES[reference.kind]}
 
     @cached_property
-    def _legend_rows(self) -> list[list[tuple[float, Entry]]]:
-        em, rows, x = self.style.em, [], float(self.width)
-        for entry in self._legend:
-            needed = 2.4 * em + text_width(entry.text, self.style.small)
-            if x + needed > self.width - self._before:
-                rows.append([])
-                x = 0.0
-            rows[-1].append((x, entry))
-            x += needed + 1.5 * em
-        return rows
-
-    @cached_property
     def height(self) -> int:
         """Height in pixels at scale 1."""
-        return self._plot_height + round(self.style.em * (3.4 + _ROW * len(self._legend_rows)))
+        return self._plot_height + self._below + self._legend.height
 
     def _head_marks(self, opacity: float = 1.0, kind: KindMark | None = None) -> dict[str, Any]:
         """Return a dot's marks; sizes and lines are those of the window."""
@@ -211,8 +215,7 @@ class ScatterPart:
 
     def draw(self, sheet: Sheet, left: int, top: int) -> None:
         """Draw it with its upper left corner there."""
-        em, small = self.style.em, self.style.small
-        width = self.width - self._before - self._after
+        em, small, width = self.style.em, self.style.small, self._plot_width
         x = left + self._before
         axes = sheet.plot((x, top, width, self._plot_height))
         self._set_axes(axes, width)
@@ -220,12 +223,12 @@ class ScatterPart:
         bottom = top + self._plot_height
         if self.scatter.blank:
             self._say_why_blank(axes, width)
-        below = self.scatter.x_axis.label
-        sheet.text(x + width / 2, bottom + 2.3 * em, below, small, h="center", v="center")
+        for i, line in enumerate(self._x_label):
+            sheet.text(x + width / 2, bottom + (2.3 + 1.2 * i) * em, line, small, h="center", v="center")
         for i, line in enumerate(self._y_label):
             middle = top + self._plot_height / 2
             sheet.text(left + 1.2 * em * i, middle, line, small, h="center", v="top", upwards=True)
-        self._draw_legend(sheet, x, bottom + 3.4 * em)
+        self._legend.draw(sheet, x, bottom + self._below)
 
     def _say_why_blank(self, axes: Axes, width: float) -> None:
         """Say in the middle of the plot why it has no dots."""
@@ -300,17 +303,6 @@ class ScatterPart:
         colour = reference.colour(self.style.palette)
         ends = {"shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}
         return {"arrowstyle": "-", "color": colour, "linewidth": 0.5, **ends}
-
-    def _draw_legend(self, sheet: Sheet, left: float, top: float) -> None:
-        em = self.style.em
-        for i, row in enumerate(self._legend_rows):
-            middle = top + (_ROW * i + 0.7) * em
-            for x, entry in row:
-                start = left + x
-                dots = entry.marks.get("linestyle") == "none"
-                ends = [start + 0.9 * em] if dots else [start, start + 1.8 * em]
-                sheet.line(ends, [middle] * len(ends), **entry.marks)
-                sheet.text(start + 2.4 * em, middle, entry.text, self.style.small, v="center")
 
 
 def _mark(

@@ -57,6 +57,11 @@ class Style:
         """Height of ordinary type in pixels, the measure of all gaps."""
         return self.palette.points * DPI / 72
 
+    @property
+    def room(self) -> float:
+        """Measure of plots and pictures in pixels: an em, or less where type is to be large beside them."""
+        return self.palette.room * DPI / 72
+
 
 class Sheet:
     """A Matplotlib figure without margins on which parts are placed by pixel.

@@ -105,7 +105,7 @@ def _style(scene: SceneValue, request: SlideRequest) -> Style:
     """Return the window's colours on the wished ground."""
     theme = scene.display.theme
     colours = "dark" if request.ground == "dark" else "light" if theme == "dark" else theme
-    return Style(replace(palette(colours), points=_TYPE[0]), request.ground == "transparent")
+    return _in_type(Style(palette(colours), request.ground == "transparent"), _TYPE[0])
 
 
 def _draw_headline(sheet: Sheet, step: Step) -> int:
@@ -202,4 +202,4 @@ def _parts(step: Step, scene: SceneValue, style: Style, width: int, height: int)
 
 
 def _in_type(style: Style, points: float) -> Style:
-    return replace(style, palette=replace(style.palette, points=float(points)))
+    return replace(style, palette=replace(style.palette, points=float(points), room=float(points)))

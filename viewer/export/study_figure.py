@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from viewer.state.display import Theme
     from viewer.state.scatter import Scatter
 
-_WIDTH = 47  # in ems, as a scatter by itself
-
 
 def draw_study(
     scatter: Scatter,
@@ -49,11 +47,11 @@ def draw_study(
         Colours and type size.
     """
     style = Style(palette(theme))
-    width = round(_WIDTH * style.em)
 
     def compose() -> Sheet:
+        part = ScatterPart.alone(scatter, style)
+        width = part.width
         heading = _heading(scatter, told, width, style)
-        part = ScatterPart(scatter, style, width)
         margin = round(style.em)
         sheet = Sheet(width + 2 * margin, heading.height + part.height + 2 * margin, style, format == "png")
         heading.draw(sheet, margin, margin)

@@ -33,6 +33,9 @@ class Palette:
         Between the small maps of the heads; on a dark ground lighter than the darkest of their colours.
     points
         Size of ordinary type.
+    room
+        Size of type that figures are laid out for, in points: where it is smaller than `points`, type is
+        large beside plots and pictures, and stays so whatever size the figure is shown at.
     """
 
     ground: str
@@ -47,6 +50,7 @@ class Palette:
     empty: str
     mat: str
     points: float
+    room: float
 
     @property
     def dark(self) -> bool:
@@ -68,6 +72,7 @@ _LIGHT = Palette(
     empty="#e4e4e0",
     mat="#f6f6f4",
     points=10.0,
+    room=10.0,
 )
 _DARK = Palette(
     ground="#1e1f22",
@@ -82,6 +87,7 @@ _DARK = Palette(
     empty="#3a3b40",
     mat="#5c5c5f",
     points=10.0,
+    room=10.0,
 )
 _TALK = Palette(
     ground="#ffffff",
@@ -96,6 +102,7 @@ _TALK = Palette(
     empty="#e4e4e0",
     mat="#ffffff",
     points=16.0,
+    room=11.0,
 )
 
 VEIL = 0.5

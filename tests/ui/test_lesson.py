@@ -114,6 +114,25 @@ def test_the_menu_begins_it_and_closing_brings_back_what_was_open(opened, qtbot)
     assert opened.documents.current is document
 
 
+def test_each_step_begins_with_picture_and_scatter_whatever_was_in_front(opened, qtbot):
+    views = opened.window.views
+    views.tabs.setCurrentWidget(views.likeness)
+    press(opened, Qt.Key.Key_F8)
+    assert not views.image.isVisible()
+    opened.lesson.begin()
+    settle(qtbot, opened)
+    assert views.image.isVisible()
+    assert views.scatter.isVisible()
+    views.tabs.setCurrentWidget(views.likeness)
+    press(opened, Qt.Key.Key_R)
+    assert views.likeness.isVisible()
+    press(opened, Qt.Key.Key_PageDown)
+    assert views.scatter.isVisible()
+    QTest.mouseClick(panel(opened).close_button, LEFT)
+    settle(qtbot, opened)
+    assert views.likeness.isVisible()
+
+
 def test_the_nine_patches_are_not_offered_for_a_study(lesson, qtbot, model_request):
     def ask():
         [action] = [

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from viewer.state.selection import Selection
     from viewer.state.what_if import WhatIf
     from viewer.ui.jobs import Jobs
+    from viewer.ui.tabs import Panel
     from viewer.ui.window import Window
     from viewer.ui.workflow import Workflow
 
@@ -66,6 +67,8 @@ class LessonActions(QObject):
         self._window, self._workflow, self._jobs = window, workflow, jobs
         self._display, self._scene, self._what_if = display, scene, what_if
         self._changes: tuple[Change, ...] = ()
+        self._front: Panel | None = None
+        self._shown: int | None = None
         self.lesson = Lesson(documents, selection, display)
         self.panel: LessonPanel | None = None
         self._dock: QDockWidget | None = None
@@ -168,11 +171,23 @@ class LessonActions(QObject):
             self._window.film_strip.setVisible(self._had_strip)
             # They went with their model, which is back.
             self._what_if.set_changes(self._changes)
+            if self._front is not None:
+                self._window.views.tabs.setCurrentWidget(self._front)
+            self._front = self._shown = None
             self._workflow.proceed()
             return
         if not self.lesson.has(value.step.stage) and not value.problem:
             self._fetch()
+        self._bring_scatter(value)
         self.panel.tell(value, self._scene.value)
+
+    def _bring_scatter(self, value: LessonValue) -> None:
+        """Show, at the beginning of each step, the scatter that it may speak of."""
+        views = self._window.views
+        if views is not None and value.index != self._shown:
+            self._shown = value.index
+            self._front = self._front or views.tabs.currentWidget()
+            views.bring(views.scatter)
 
     def _follow(self, scene: SceneValue) -> None:
         value = self.lesson.value

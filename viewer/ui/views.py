@@ -15,7 +15,7 @@ from viewer.ui.map_bar import MapBar
 from viewer.ui.readout_line import ReadoutLine
 from viewer.ui.scatter_panel import ScatterPanel
 from viewer.ui.splitter import Splitter
-from viewer.ui.tabs import Tabs
+from viewer.ui.tabs import Panel, Tabs
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QResizeEvent
@@ -69,7 +69,7 @@ class Views(QWidget):
         self.image.paint(value.overlay)
         self.map_bar.paint(value)
         self.heads.paint(value.heads)
-        self.readout.paint(value.readout)
+        self.readout.paint(value.readout, value.source)
         self._value = value
         self._paint_front()
         shape = None if value.heads is None else (value.heads.heads, value.heads.grid)
@@ -94,6 +94,12 @@ class Views(QWidget):
         """Give the tabs the picture's room too, or give it back."""
         self._column.show_alone(None if self._column.has_alone else self.tabs)
         self._divide_column()
+
+    def bring(self, panel: Panel) -> None:
+        """Show the panel of a tab, below the picture."""
+        if self._column.has_alone:
+            self.enlarge()
+        self.tabs.setCurrentWidget(panel)
 
     def _divide_row(self) -> None:
         """Give the heads the width that their maps fill."""

@@ -150,7 +150,7 @@ def test_nothing_but_bad_pictures_is_2(opening, tmp_path, capsys):
     (source / "3.png").write_bytes(b"")
     assert main(command(opening, source, tmp_path / "study")) == 2
     assert "not one of 1 picture could be studied" in capsys.readouterr().err
-    assert not (tmp_path / "study" / REPORT).exists()
+    assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,23 @@ def test_an_archive_inside_a_folder_is_gone_through_too(files, tmp_path):
     assert Source(str(folder)).count() == 7
 
 
+@pytest.mark.parametrize("outer", ["zip", "tar", "tar.gz"])
+@pytest.mark.parametrize("inner", ["zip", "TAR", "tar.gz", "tgz", "parquet"])
+def test_an_archive_inside_an_archive_is_told_and_left_out(outer, inner, files, tmp_path):
+    packed = zip_of(tmp_path / "inner.zip", files).read_bytes()
+    kept = {f"deep/shard.{inner}": packed, "a.jpg": files["a.jpg"], f".hidden.{inner}": packed}
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    path = folder / f"outer.{outer}"
+    zip_of(path, kept) if outer == "zip" else tar_of(path, kept, "w:gz" if outer == "tar.gz" else "w")
+    nested, picture = Source(str(folder)).entries()
+    with pytest.raises(ImageError) as refused:
+        nested.open()
+    assert str(refused.value).startswith(f"outer.{outer}/deep/shard.{inner} is an archive inside an archive")
+    assert picture.name == f"outer.{outer}/a.jpg"
+    assert Source(str(folder)).count() == (None if outer == "tar.gz" else 2)
+
+
 def test_a_webdataset_gives_its_pictures_alone(files, tmp_path):
     data = files["a.jpg"]
     path = tar_of(tmp_path / "w.tar", {"01.jpg": data, "01.cls": b"3", "02.json": b"{}", "02.jpg": data})

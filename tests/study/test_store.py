@@ -140,6 +140,17 @@ def test_a_taken_folder_is_refused(store, tmp_path):
         Store.at(tmp_path / "full")
 
 
+def test_of_a_study_of_nothing_only_its_own_files_go(store):
+    store.commit([], [Failed("bad.png", -1, "it is bad")])
+    (store.folder / "notes.txt").write_text("mine")
+    store.discard()
+    assert [path.name for path in store.folder.iterdir()] == ["notes.txt"]
+    (store.folder / "notes.txt").unlink()
+    with Store.create(store.folder, store.settings) as again:
+        again.discard()
+    assert not store.folder.exists()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

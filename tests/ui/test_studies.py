@@ -108,6 +108,19 @@ def test_a_study_that_can_not_begin_says_why(session, qtbot, tmp_path):
     qtbot.waitUntil(lambda: ended(view), timeout=60_000)
     assert "holds no pictures" in view.said.text()
     assert not view.resume.isVisibleTo(view)
+
+
+def test_a_study_of_nothing_but_bad_pictures_says_why_and_leaves_nothing(session, qtbot, tmp_path):
+    qtbot.waitUntil(lambda: session.documents.model is not None, timeout=60_000)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "3.png").write_bytes(b"")
+    session.studies.start(str(tmp_path / "bad"), tmp_path / "study", session.studies._opening())
+    (view,) = views()
+    qtbot.waitUntil(lambda: ended(view), timeout=60_000)
+    assert view.said.text().startswith("Not one of 1 picture could be studied. ")
+    assert "3.png is empty (0 bytes)." in view.said.text()
+    assert not view.resume.isVisibleTo(view)
+    assert not (tmp_path / "study").exists()
     assert not (tmp_path / "study").exists()
 
 

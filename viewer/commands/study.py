@@ -80,7 +80,8 @@ def _run(store: Store, plan: Plan, engine: Engine, job: Job) -> int:
         say(f"stopped after {pictures(done + failed)}; the same command with --resume goes on from there")
         raise
     if not advance.done:
-        say(f"not one of {pictures(advance.failed)} could be studied")
+        store.discard()
+        say(f"not one of {pictures(advance.failed)} could be studied, so {plan.output} is not kept")
         return 2
     job.step("Computing the statistics")
     write_results(store, Path(plan.source.path).name)

@@ -42,6 +42,9 @@ _CROPS = {
 }
 _PACKED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _ARCHIVES = (".zip", ".tar", ".parquet", *_PACKED_TARS)
+_NESTED = (
+    "is an archive inside an archive, which is not gone through: unpack the outer one, or take this one out"
+)
 _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, zipfile.BadZipFile)
 
 
@@ -94,7 +97,8 @@ class Source:
         """Yield every picture; a damaged archive gives a `BadEntry` where it ends.
 
         Files are taken by their content or ending, entries of archives by their ending; hidden ones are left
-        out, and so are the folders of studies. An archive inside a folder is gone through like a subfolder.
+        out, and so are the folders of studies. An archive inside a folder is gone through like a subfolder;
+        one inside an archive is not, and gives a `BadEntry`.
         """
         if self.path == SAMPLE:
             yield from _samples()
@@ -153,7 +157,11 @@ def _files(top: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
 
 
 def _is_archive(path: Path) -> bool:
-    return path.name.lower().endswith(_ARCHIVES)
+    return _named_archive(path.name)
+
+
+def _named_archive(name: str) -> bool:
+    return name.lower().endswith(_ARCHIVES)
 
 
 def _archive(path: Path, prefix: str) -> Iterator[Entry]:
@@ -202,15 +210,21 @@ def _count_archive(path: Path) -> int | None:
 
 
 def _is_wanted(name: str) -> bool:
+    """Return whether an archive's entry is a picture by its ending, or an archive, which is to be told of."""
     parts = name.split("/")
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts if part not in (".", ".."))
-    return not hidden and os.path.splitext(parts[-1])[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
+    picture = os.path.splitext(parts[-1])[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
+    return not hidden and (picture or _named_archive(name))
 
 
 def _zip(path: Path, prefix: str) -> Iterator[Entry]:
     with zipfile.ZipFile(path) as archive:
         for place, info in enumerate(archive.infolist()):
-            if not info.is_dir() and _is_wanted(info.filename):
+            if info.is_dir() or not _is_wanted(info.filename):
+                continue
+            if _named_archive(info.filename):
+                yield BadEntry(prefix + info.filename, place, _NESTED)
+            else:
                 yield ZipEntry(
                     *(prefix + info.filename, place, path, info.header_offset, info.compress_size),
                     *(info.file_size, info.compress_type, info.flag_bits, info.CRC),
@@ -235,7 +249,9 @@ def _tar(path: Path, prefix: str) -> Iterator[Entry]:
             name = info.name.removeprefix("./")
             if not info.isreg() or not _is_wanted(name):
                 continue
-            if info.issparse():
+            if _named_archive(name):
+                yield BadEntry(prefix + name, place, _NESTED)
+            elif info.issparse():
                 yield BadEntry(prefix + name, place, "is stored with holes in its archive (a sparse file)")
             elif not packed:
                 yield SpanEntry(prefix + name, place, path, info.offset_data, info.size)

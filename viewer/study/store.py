@@ -13,6 +13,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from viewer.errors import FileError, StudyError
 from viewer.study.decoding import Failed
 from viewer.study.entries import digest
 from viewer.study.locking import hold
-from viewer.study.names import SETTINGS, VALUES
+from viewer.study.names import LOCK, SETTINGS, VALUES
 from viewer.study.settings import Settings, read
 
 if TYPE_CHECKING:
@@ -108,6 +109,23 @@ class Store:
     ) -> None:
         if self._lock is not None:
             os.close(self._lock)
+
+    def discard(self) -> None:
+        """Take a study away in which no picture could be measured, and let go of it.
+
+        Only its own files go, and then the folder if nothing else lies in it.
+        """
+        parts = (self._part(number) for number in range(self.parts))
+        own = [self.folder / SETTINGS, *parts, *self.folder.glob(_SUMS.format("*"))]
+        for path in own:
+            path.unlink(missing_ok=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        (self.folder / LOCK).unlink(missing_ok=True)
+        for folder in (self.folder / VALUES, self.folder):
+            with suppress(OSError):  # somebody put something into it, or works in it
+                folder.rmdir()
 
     # Writing
 

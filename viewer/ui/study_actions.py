@@ -272,6 +272,7 @@ def _study(plan: Plan, name: str, job: Job, watching: Callable[[Summary], None],
     """Run a study to its end; on the working thread."""
     from viewer.study import summary as summaries
     from viewer.study.engines import LocalEngine, default_batch, default_workers
+    from viewer.study.plot import pictures
     from viewer.study.running import begin, run
 
     opening = plan.opening
@@ -279,7 +280,9 @@ def _study(plan: Plan, name: str, job: Job, watching: Callable[[Summary], None],
     with begin(plan, engine, job) as store:
         advance = run(store, plan, engine, job, watching=watching)
         if not advance.done:
-            raise InputError(f"Not one of {advance.failed} pictures could be studied.")
+            first = next(store.failed())
+            store.discard()
+            raise InputError(f"Not one of {pictures(advance.failed)} could be studied. {first.reason}")
         job.step("Computing the statistics")
         write(store, name)
         return summaries.read(store.folder, store.settings)

@@ -10,6 +10,7 @@ from viewer.attention.likeness import measure_likeness
 from viewer.state.display import DisplayValue
 from viewer.state.likeness import NOT_YET, Likeness, keep, known, likeness
 from viewer.state.selection import HeadRef, SelectionValue
+from viewer.state.words import model_words, source_words
 
 
 def compared(record):
@@ -54,17 +55,31 @@ def test_heads_of_the_shown_layer_are_compared():
     np.testing.assert_array_equal(heads.values, known(document.measures).plain.within[2])
     assert (heads.shown, heads.refs) == (1, (HeadRef(2, 0), HeadRef(2, 1), HeadRef(2, 2)))
     assert heads.title == "How alike the heads of layer 2 are"
-    assert heads.pair_words(2, 0) == f"heads 0 and 2: {heads.values[0, 2]:.3f}"
+    assert heads.pair_words(2, 0) == f"layer 2, heads 0 and 2: {heads.values[0, 2]:.3f}"
 
 
 def test_pairs_have_their_number_or_the_reason_why_not():
     document = compared(mixed_record())
     shown = describe(document)
-    assert shown.pair_words(1, 1) == "layer 1: 1.000"
-    assert shown.pair_words(3, 0) == ("layers 0 and 3: not comparable, their tokens, heads or windows differ")
-    assert shown.pair_words(4, 0) == "layers 0 and 4: not comparable, in layer 4 channels attend to channels"
+    whose = "mean of heads: not comparable"
+    assert shown.pair_words(1, 1) == "layer 1, mean of heads: 1.000"
+    assert shown.pair_words(3, 0) == f"layers 0 and 3, {whose}, their tokens, heads or windows differ"
+    assert shown.pair_words(4, 0) == f"layers 0 and 4, {whose}, in layer 4 channels attend to channels"
     third = describe(document, HeadRef(3, 2), likeness_heads="shown")
-    assert third.pair_words(0, 0) == "layer 0: not comparable, layer 0 has no head 2"
+    assert third.pair_words(0, 0) == "layer 0, head 2: not comparable, layer 0 has no head 2"
+
+
+def test_words_on_a_pair_can_stand_alone():
+    document = compared(random_record(layers=4, heads=3))
+    heads = describe(document, HeadRef(2, 1), likeness_of="heads", likeness="centred")
+    record = document.record
+    first, second = heads.told(0, 2).split("\n")
+    assert first == (
+        f"Layer 2, heads 0 and 2: {heads.values[0, 2]:.3f} (cosine of attention maps, column means removed; "
+        "per key column, mean over keys, prefix tokens included)."
+    )
+    assert second == source_words(record, document.image.name)
+    assert document.image.name in second and model_words(record.provenance.model) in second
 
 
 def test_nothing_to_compare_is_a_sentence():

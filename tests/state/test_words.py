@@ -1,8 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from viewer.state.words import grid_words, model_words, prefix_words, query_words, size_words, weight_words
+from tests.state.records import random_record
+from viewer.attention.record import Provenance
+from viewer.state.words import (
+    grid_words,
+    model_words,
+    prefix_words,
+    query_words,
+    size_words,
+    source_words,
+    weight_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +75,18 @@ def test_prefix_tokens_together(names, words):
 @pytest.mark.parametrize(("weight", "words"), [(0.1234, "0.12"), (1e-20, "< 0.0001"), (0.0, "0"), (1.0, "1")])
 def test_weights(weight, words):
     assert weight_words(weight) == words
+
+
+def test_words_that_leave_the_window_say_picture_model_and_what_was_changed():
+    record = replace(
+        random_record(),
+        input_size=(224, 336),
+        provenance=Provenance("vit_b", weights="/models/own.pth", image="/home/me/cat.jpg"),
+    )
+    plain = "Picture: cat.jpg, input 224 × 336 px (height × width). Model: vit_b with own.pth."
+    assert source_words(record, "cat.jpg") == plain
+    changed = replace(record, what_if=("cb:layers=all,strength=0.5", "head-removed:layers=3,heads=2"))
+    assert source_words(changed, "cat.jpg") == (
+        f"{plain} What if: Context Broadcasting (strength 0.5) after the MLP of every layer; "
+        "head 2 of layer 3 removed."
+    )

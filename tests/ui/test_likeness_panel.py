@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPointF, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication
+from PySide6.QtWidgets import QApplication, QMenu
 
 from tests.state.records import mixed_record, random_record, state_of
 from tests.ui.panels import colour_at, painted, show, whole
@@ -58,7 +61,7 @@ def test_hovering_names_the_pair_with_its_number(qtbot, made):
     qtbot.mouseMove(panel.canvas, whole(centre(panel, 3, 1)))
     assert panel.canvas.hovered == (3, 1)
     assert (painted(panel.canvas) != before).any()
-    assert scene.value.likeness.pair_words(3, 1).startswith("layers 1 and 3: 0.")
+    assert scene.value.likeness.pair_words(3, 1).startswith("layers 1 and 3, mean of heads: 0.")
     assert selection.value.hovered_head is None
     QApplication.sendEvent(panel.canvas, QEvent(QEvent.Type.Leave))
     assert panel.canvas.hovered is None
@@ -126,3 +129,29 @@ def test_nothing_measured_is_nothing_painted(made):
     panel.paint(None)
     assert len(np.unique(painted(panel.canvas).reshape(-1, 3), axis=0)) == 1
     assert panel.canvas.pair_at(QPointF(60, 60)) is None
+
+
+@pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise|grabbing the keyboard)", extend=True)
+def test_the_words_on_a_pair_are_copied_with_layer_picture_and_model(made):
+    panel, selection, display, scene, _ = made
+    selection.select_head(HeadRef(2, None))
+    display.set(replace(display.value, likeness_of="heads"))
+    canvas = panel.canvas
+
+    def ask(position):
+        at = whole(position)
+        QApplication.sendEvent(
+            canvas, QContextMenuEvent(QContextMenuEvent.Reason.Mouse, at, canvas.mapToGlobal(at))
+        )
+        return canvas.findChildren(QMenu)
+
+    assert ask(QPointF(1, 1)) == []
+    [menu] = ask(centre(panel, 0, 2))
+    [copy] = menu.actions()
+    assert copy.text() == "Copy these words"
+    copy.trigger()
+    menu.close()
+    copied = QGuiApplication.clipboard().text()
+    assert copied == scene.value.likeness.told(0, 2)
+    assert copied.startswith("Layer 2, heads 0 and 2: 0.")
+    assert copied.endswith(scene.value.source) and scene.value.source.startswith("Picture: ")

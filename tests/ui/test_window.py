@@ -251,6 +251,16 @@ def test_a_click_in_the_film_strip_shows_the_picture(opened, qtbot, pictures):
     assert opened.selection.value.query is not None
 
 
+def test_the_read_out_is_copied_with_its_picture_and_model(opened):
+    readout = opened.window.views.readout
+    [copy] = readout.actions()
+    copy.trigger()
+    assert QGuiApplication.clipboard().text() == (
+        f"{opened.scene.value.readout}\n"
+        "Picture: picture 0.png, input 160 × 160 px. Model: test_vit with test_vit.safetensors."
+    )
+
+
 def test_ctrl_c_puts_the_figure_on_the_clipboard(opened, qtbot):
     QGuiApplication.clipboard().clear()
     press(opened, Qt.Key.Key_C, CONTROL)

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from viewer.state.selection import HeadRef
+from viewer.state.words import source_words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,6 +52,10 @@ class Likeness:
         A cmap name.
     title, label
         What is shown, and the colour bar's label with the protocol's first word.
+    maps
+        Whose maps are compared: "mean of heads" or "head 2" of each layer, or of which layer the heads are.
+    source
+        Of which picture and model, for words that are copied.
     blank
         Why there is nothing to show; empty where there is.
     reasons
@@ -65,6 +70,8 @@ class Likeness:
     colormap: str
     title: str
     label: str
+    maps: str
+    source: str
     blank: str
     reasons: tuple[str, ...]
 
@@ -84,11 +91,15 @@ class Likeness:
         return f"layer {layer}" if self.of == "layers" else f"head {head}"
 
     def pair_words(self, row: int, column: int) -> str:
-        """Return the names of a pair and its number: "layers 3 and 7: 0.83", or why there is none."""
+        """Return the names of a pair and its number, or why there is none.
+
+        "layers 3 and 7, mean of heads: 0.831", "layer 3, heads 0 and 2: 0.952".
+        """
         one, other = sorted((row, column))
         numbers = [self.refs[at].layer if self.of == "layers" else self.refs[at].head for at in (one, other)]
         what = self.of.removesuffix("s")
         pair = f"{what} {numbers[0]}" if one == other else f"{what}s {numbers[0]} and {numbers[1]}"
+        pair = f"{pair}, {self.maps}" if self.of == "layers" else f"{self.maps}, {pair}"
         if self.values is None:
             return pair
         value = self.values[row, column]
@@ -96,6 +107,11 @@ class Likeness:
             return f"{pair}: {value:.3f}"
         why = self.reasons[one] or self.reasons[other] or "their tokens, heads or windows differ"
         return f"{pair}: not comparable, {why}"
+
+    def told(self, row: int, column: int) -> str:
+        """Return the same as sentences that can stand alone: with protocol, picture and model."""
+        words = self.pair_words(row, column)
+        return f"{words[0].upper()}{words[1:]} ({self.label}; {PROTOCOL}).\n{self.source}"
 
 
 def likeness(document: ImageDocument, selection: SelectionValue, display: DisplayValue) -> Likeness | None:
@@ -125,6 +141,8 @@ def likeness(document: ImageDocument, selection: SelectionValue, display: Displa
         colormap=display.colormap,
         title=_title(record, shown, head, of_layers),
         label=LABELS[display.likeness],
+        maps=_maps(record, head) if of_layers else f"layer {shown.layer}",
+        source=source_words(record, document.image.name),
         blank=blank,
         reasons=reasons,
     )
@@ -163,10 +181,13 @@ def _why_blank(
 def _title(record: AttentionRecord, shown: HeadRef, head: int | None, of_layers: bool) -> str:
     if not of_layers:
         return f"How alike the heads of layer {shown.layer} are"
+    return f"How alike the layers are, {_maps(record, head)}"
+
+
+def _maps(record: AttentionRecord, head: int | None) -> str:
+    """Say which map of each layer is compared."""
     most = max(layer.heads for layer in record.layers)
-    return (
-        f"How alike the layers are, {'mean of heads' if head is None and most > 1 else f'head {head or 0}'}"
-    )
+    return "mean of heads" if head is None and most > 1 else f"head {head or 0}"
 
 
 def _low(values: npt.NDArray[np.float64] | None) -> float:

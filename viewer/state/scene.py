@@ -14,7 +14,7 @@ from viewer.state.overlay import overlay
 from viewer.state.readout import readout
 from viewer.state.scatter import scatter
 from viewer.state.selection import fitted
-from viewer.state.words import titled
+from viewer.state.words import source_words, titled
 
 if TYPE_CHECKING:
     from viewer.state.attended import Attended
@@ -43,6 +43,13 @@ class SceneValue:
     scatter: Scatter | None = None
     likeness: Likeness | None = None
     readout: str = ""
+
+    @property
+    def source(self) -> str:
+        """What is shown is of which picture and model; empty while there is no record."""
+        if self.document is None or self.document.record is None:
+            return ""
+        return source_words(self.document.record, self.document.image.name)
 
 
 def compose(

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewer.backends.what_if import is_removed
+from viewer.backends.what_if import is_removed, parse, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,29 @@ def model_words(model: str, weights: str | None = None) -> str:
     """
     name = _MODELS.get(model) or Path(model).name or model
     return f"{name} with {Path(weights).name}" if weights else name
+
+
+def source_words(record: AttentionRecord, picture: str) -> str:
+    """Return what numbers are of, for words that leave the window: picture, model, and what was changed.
+
+    "Picture: cat.jpg, input 224 × 224 px. Model: vit_b with own.pth. What if: head 2 of layer 3 removed."
+
+    Parameters
+    ----------
+    record
+        What the model made of the picture.
+    picture
+        What the picture is called.
+    """
+    facts = record.provenance
+    found = [
+        f"Picture: {picture}, input {size_words(record.input_size)}.",
+        f"Model: {model_words(facts.model, facts.weights)}.",
+    ]
+    changed = sentence(map(parse, record.what_if))
+    if changed:
+        found.append(f"{changed[0].upper()}{changed[1:]}.")
+    return " ".join(found)
 
 
 def size_words(size: tuple[float, ...]) -> str:

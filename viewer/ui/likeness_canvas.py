@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtGui import QColor, QFontMetricsF, QGuiApplication, QPainter, QPen
+from PySide6.QtWidgets import QMenu, QSizePolicy, QWidget
 
 from viewer.state.colormaps import rgba
 from viewer.state.likeness import ALL_POSITIVE, PROTOCOL
@@ -17,7 +17,7 @@ from viewer.state.palette import palette as palette_of
 from viewer.ui.marks import bar_image, font, hatch, rgba_image
 
 if TYPE_CHECKING:
-    from PySide6.QtGui import QMouseEvent, QPaintEvent
+    from PySide6.QtGui import QContextMenuEvent, QMouseEvent, QPaintEvent
 
     from viewer.state.likeness import Likeness
     from viewer.state.palette import Palette
@@ -127,6 +127,17 @@ class LikenessCanvas(QWidget):
         pair = self.pair_at(event.position())
         if event.button() == Qt.MouseButton.LeftButton and pair is not None:
             self.chosen.emit(pair[0])
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer the words on the pair under the mouse, as sentences that say what they are of."""
+        pair = self.pair_at(QPointF(event.pos()))
+        if pair is None:
+            return
+        words, menu = self._likeness.told(*pair), QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        copy = menu.addAction("Copy these words")
+        copy.triggered.connect(lambda _=False: QGuiApplication.clipboard().setText(words))
+        menu.popup(event.globalPos())
 
     # -- painting ----------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class ReadoutLine(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._palette = palette_of("light")
-        self._words = ""
+        self._words, self._source = "", ""
         self._low = False
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
@@ -66,8 +66,9 @@ class ReadoutLine(QWidget):
         """Return what is said now."""
         return self._words
 
-    def paint(self, words: str) -> None:
-        """Show the words of a `SceneValue.readout`."""
+    def paint(self, words: str, source: str = "") -> None:
+        """Show the words of a `SceneValue.readout`; its `source` goes with them where they are copied."""
+        self._source = source
         if words != self._words:
             self._words = words
             self.setAccessibleDescription(words)
@@ -144,7 +145,7 @@ class ReadoutLine(QWidget):
         return super().event(event)
 
     def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(self._words)
+        QGuiApplication.clipboard().setText("\n".join(filter(None, (self._words, self._source))))
 
 
 def shortened(sentence: str, metrics: QFontMetricsF, room: float) -> str:

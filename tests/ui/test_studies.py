@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from PySide6.QtWidgets import QApplication
@@ -62,6 +63,19 @@ def test_a_study_is_asked_for_started_and_seen(session, qtbot, pictures, tmp_pat
         "entropy_nats",
         "mean_distance_px",
     )
+    for theme in ("light", "talk"):
+        session.display.set(replace(session.display.value, theme=theme))
+        view.resize(1, 1)
+        qtbot.waitUntil(lambda: all_words_have_room(view))
+
+
+def all_words_have_room(view):
+    parts = [view.facts, view.y, view.plot, view.legend, view.said, view.folder]
+    assert view.plot.height() >= view.plot.least_height()
+    assert all(
+        label.height() >= label.heightForWidth(label.width()) for label in parts if label.hasHeightForWidth()
+    )
+    return all(above.geometry().bottom() < below.geometry().top() for above, below in pairwise(parts))
 
 
 def test_a_stopped_study_is_gone_on_with(session, qtbot, pictures, tmp_path):

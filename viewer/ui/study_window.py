@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from viewer.attention.measures import measure_named
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from viewer.state.display import Theme
     from viewer.study.summary import Summary
 
+_LEAST_WIDTH = 520
 _SIZE = QSize(880, 620)
 _REFERENCES = {"uniform": "– –", "convolution": "– · –"}
 
@@ -92,10 +93,18 @@ class StudyWindow(QWidget):
         column.addWidget(self.legend)
         column.addWidget(self.said)
         column.addLayout(below)
+        self.setMinimumWidth(_LEAST_WIDTH)
 
     def sizeHint(self) -> QSize:
         """Return a comfortable size."""
         return _SIZE
+
+    def event(self, event: QEvent) -> bool:
+        """Ask for the height that words need at this width; a layout does not ask a window for it."""
+        done = super().event(event)
+        if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
+            self.setMinimumHeight(self.layout().totalMinimumHeightForWidth(self.width()))
+        return done
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Tell that it is about to close."""
@@ -140,6 +149,7 @@ class StudyWindow(QWidget):
         """Take other colours and another type size."""
         self._palette = palette_of(theme)
         self.plot.set_theme(self._palette)
+        self.plot.setMinimumHeight(self.plot.least_height())
         self._paint()
 
     def _offer(self, running: bool, unfinished: bool = False) -> None:

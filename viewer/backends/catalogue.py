@@ -192,8 +192,8 @@ def create_trained(name: str, job: Job) -> tuple[nn.Module, Path]:
     return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay), path
 
 
-def create_untrained(name: str) -> nn.Module:
-    """Make a model whose weights are still to be loaded.
+def create_untrained(name: str, **options: object) -> nn.Module:
+    """Make a model whose weights are still to be loaded; `options` are timm's, such as ``img_size``.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def create_untrained(name: str) -> nn.Module:
     """
     import timm
 
-    model = timm.create_model(name, pretrained=False)
+    model = timm.create_model(name, pretrained=False, **options)
     channels = (model.pretrained_cfg.get("input_size") or (3,))[0]
     if channels != 3:
         raise InputError(f"{name} takes {channels} channels, not colour pictures.")

@@ -71,7 +71,12 @@ def load_checkpoint(name: str, model: nn.Module, path: Path) -> tuple[str, ...]:
     CheckpointError
         If it does not fit; it carries the names of missing and unexpected parameters.
     """
-    fit = best_fit(model, read_state(path))
+    return load_state(name, model, read_state(path), path)
+
+
+def load_state(name: str, model: nn.Module, state: dict[str, Tensor], path: Path) -> tuple[str, ...]:
+    """Load what was read of a checkpoint, see `load_checkpoint`."""
+    fit = best_fit(model, state)
     notes = _match_classifier(name, model, fit)
     load_exactly(name, model, fit.state, path)
     return notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,16 @@ from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_co
 from viewer.attention.record import Provenance
 from viewer.backends.catalogue import check_family, check_name, create_trained, create_untrained
 from viewer.backends.checkpoint_config import apply_config
-from viewer.backends.checkpoints import load_checkpoint
+from viewer.backends.checkpoint_files import read_state
+from viewer.backends.checkpoint_size import architecture_at, size_that_fits
+from viewer.backends.checkpoints import load_state
 from viewer.backends.devices import torch_device
 from viewer.backends.file_kind import require_regular
 from viewer.backends.hashing import sha256_of
 from viewer.backends.torch_model import TorchModel
 from viewer.backends.torch_runner import TorchRunner
 from viewer.backends.torch_sizes import SizedModels
-from viewer.errors import InputError, ModelFileError
+from viewer.errors import CheckpointError, InputError, ModelFileError
 from viewer.images.preprocess import Preprocessing
 
 if TYPE_CHECKING:
@@ -49,25 +52,61 @@ def open_timm(name: str, weights: Path | None, image_size: ImageSize, device: st
     check_name(name)
     check_family(name)
     notes: tuple[str, ...] = ()
+    size = None
     if weights is None:
         model, file = create_trained(name, job)
         digest = sha256_of([file], job)
     else:
-        model = create_untrained(name)
         job.step(f"Loading {weights.name}", None)
         require_regular(weights, "a checkpoint")
         before = weights.stat()
         digest = sha256_of([weights], job)
-        notes = (*load_checkpoint(name, model, weights), *apply_config(name, model, weights))
+        model, size, notes = _joined(name, weights, image_size)
+        notes = (*notes, *apply_config(name, model, weights))
         after = weights.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise ModelFileError(weights, "changed while it was read", "Open it again.")
     provenance = Provenance(name, digest, "" if weights is None else str(weights), "torch")
-    return wrap(name, model, where, provenance, notes).sized(image_size)
+    return wrap(name, model, where, provenance, notes, size).sized(image_size)
+
+
+def _joined(
+    name: str, weights: Path, image_size: ImageSize
+) -> tuple[nn.Module, tuple[int, int] | None, tuple[str, ...]]:
+    """Return an architecture with a checkpoint's weights, its size if that is another, and notes.
+
+    Raises
+    ------
+    CheckpointError, ModelFileError
+        As `load_state`; where the weights fit at another size, with that.
+    """
+    model, state = create_untrained(name), read_state(weights)
+    if hasattr(model, "set_input_size"):
+        return model, None, load_state(name, model, state, weights)
+    own = preprocessing_of(name, model).size
+    at_size = architecture_at(name, state, image_size, own)
+    if at_size is not None:
+        return *at_size, load_state(name, at_size[0], state, weights)
+    try:
+        return model, None, load_state(name, model, state, weights)
+    except CheckpointError as error:
+        fits = size_that_fits(name, create_untrained(name), state, own)
+        if fits is None:
+            raise
+        size = f"{fits[0]}x{fits[1]} pixels: open it at that size (--image-size {fits[0]})"
+        advice = f"Its positions are of pictures of {size}."
+        raise CheckpointError(
+            weights, error.problem, advice, missing=error.missing, unexpected=error.unexpected
+        ) from error
 
 
 def wrap(
-    name: str, model: nn.Module, device: str, provenance: Provenance, notes: tuple[str, ...] = ()
+    name: str,
+    model: nn.Module,
+    device: str,
+    provenance: Provenance,
+    notes: tuple[str, ...] = (),
+    size: tuple[int, int] | None = None,
 ) -> TorchModel:
     """Make a timm module that has its weights ready to attend, at its own input size.
 
@@ -83,8 +122,11 @@ def wrap(
         What is known of its weights.
     notes
         Sentences a person should read.
+    size
+        Height and width it was made for in pixels; None for the architecture's own.
     """
     preprocessing = preprocessing_of(name, model)
+    preprocessing = preprocessing if size is None else replace(preprocessing, size=size)
     runner = TorchRunner(name, SizedModels(name, model.eval(), preprocessing.size), device)
     return TorchModel(name, preprocessing, runner, provenance, class_labels(model), notes)
 

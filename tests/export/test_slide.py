@@ -166,3 +166,9 @@ def test_every_head_that_the_words_name_is_ringed(steps, index) -> None:
     assert "named in the text" in content
     # One more ring is in the legend.
     assert len(re.findall(f"<use [^>]*stroke: {accent}", content)) == len(named) + 1
+
+
+def test_numbers_along_the_axes_are_as_large_as_what_they_count(steps) -> None:
+    sizes = dict(Svg(slide.draw(steps(6), request(6))).sized_texts())
+    assert STEPS[6].view == "scatter"
+    assert sizes["11"] == pytest.approx(sizes["layer"])

@@ -255,6 +255,8 @@ class ScatterPart:
         axes.set_yticks([value for value, _ in self._y_ticks], [text for _, text in self._y_ticks])
         lines = "y" if scatter.x_axis.counts_layers else "both"
         axes.grid(axis=lines, color=self.style.palette.faint, linewidth=0.5, alpha=0.3)
+        # Its own type, which on a slide is not that of the sheet.
+        axes.tick_params(labelsize=small)
         axes.set_axisbelow(True)
 
     def _plot(self, axes: Axes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from viewer.cli import main
-from viewer.commands.idle import RULES
+from viewer.commands.idle import RULES, refuse_idle
 from viewer.commands.parsers import COMMANDS, window_parser
 
 # What is always of use, or whose absence or presence each command looks after itself.
@@ -188,3 +189,13 @@ def test_a_scatter_without_the_dots_of_a_query(given: list[str], tmp_path: Path)
     maps = ["--map", "norms", "--query", "none"]
     assert main([*given, *maps, "-o", str(path)]) == 0
     assert "Orange frame" not in path.read_text()
+
+
+def test_no_command_of_the_readme_is_refused() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    lines = [line.partition("#")[0] for line in text.splitlines() if line.startswith("patchreach ")]
+    assert len(lines) > 12
+    for line in lines:
+        command, *arguments = shlex.split(line)[1:]
+        if command in COMMANDS:
+            refuse_idle(command, COMMANDS[command]().parse_intermixed_args(arguments), arguments)

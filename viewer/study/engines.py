@@ -91,7 +91,7 @@ def default_models(device: str) -> int:
 def default_batch(device: str) -> int:
     """Return how many pictures a model runs on at once unless told otherwise.
 
-    Four on the CPU, which share the cost of each operation; more gain little there and hold as much more memory.
+    Four on the CPU, which share the cost of each operation: more gain little and hold as much more memory.
     Sixteen on an accelerator, which one leaves idle.
     """
     return 16 if _accelerated(device) else 4

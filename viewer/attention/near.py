@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Traced coordinates carry float32 rounding; no two patches are so close to a whole number of hops.
 _ROUNDING = 0.01
 
+# Up to so many bytes, distances are kept for the layers that have the same.
+_KEPT_BYTES = 64 << 20
+
 
 class Apart(NamedTuple):
     """Distances from a chunk of queries to the keys of their group; 0 where a token has no place.
@@ -51,7 +54,7 @@ class Places:
         self.patch_px = layer.query_layout.patch_px
         self.on_patches = self._keys.isfinite().all(dim=2)[:, None].to(torch.float32)
         self._prefix = torch.tensor(layer.key_layout.prefix_tokens, device=device)
-        self._all: Apart | None = None
+        self._kept: dict[tuple[int, int], Apart] = {}
         self._patches = layer.key_layout.consecutive if self.groups == 1 else None
 
     def patch_sum(self, weights: Tensor, total: Callable[[Tensor], Tensor]) -> Tensor:
@@ -70,15 +73,14 @@ class Places:
         return (of_groups * (1 - self.on_patches)[:, None]).sum(dim=-1).flatten(end_dim=1)
 
     def apart(self, rows: slice) -> Apart:
-        """Return how far the same queries of every group are from the keys of their group.
-
-        Kept where these are all queries: the layers of a small model share them.
-        """
-        if self._all is not None:
-            return self._all
+        """Return how far the same queries of every group are from the keys of their group."""
+        key = (rows.start, rows.stop)
+        if key in self._kept:
+            return self._kept[key]
         found = self._measured(rows)
-        if rows.start == 0 and rows.stop >= self._queries.shape[1]:
-            self._all = found
+        numbers = self._queries.shape[0] * self._queries.shape[1] * self._keys.shape[1]
+        if 4 * numbers * (len(Apart._fields) - 1 + len(NEAR_HOPS)) <= _KEPT_BYTES:
+            self._kept[key] = found
         return found
 
     def _measured(self, rows: slice) -> Apart:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from viewer.attention.layer import AttentionLayer
-    from viewer.attention.scores import Scratch
 
 # Weights that differ by less than a third of a percent differ by rounding: the root of it.
 _NO_VARIANCE = 1e-5
@@ -23,8 +22,8 @@ _NO_VARIANCE = 1e-5
 class OffsetSums(Protocol):
     """Attention added up by the offset from query patch to key patch, chunk by chunk."""
 
-    def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
-        """Add a chunk of weights, float32 (groups * heads, rows, keys); buffer 0 of `scratch` is free."""
+    def add(self, weights: Tensor, rows: slice) -> None:
+        """Add a chunk of weights, float32 (groups * heads, rows, keys)."""
 
     def share(self) -> Tensor:
         """Return the share of variance that the offset explains, float64 (heads,) on the host.
@@ -60,82 +59,60 @@ def _share(sums: Tensor, pairs: Tensor, squares: Tensor) -> Tensor:
 
 
 class _Run(NamedTuple):
-    """Queries of a chunk that make a rectangle of the grid."""
+    """Queries of a chunk that lie side by side in one row of the grid."""
 
     chunk: slice
     row: int
-    rows: int
-    column: int
-    columns: int
+    columns: slice
 
 
 class _PlainOffsets:
     """Sums for patches that lie row by row and all look at all.
 
-    The maps of the queries of one grid row are laid out with as many zeros after each row of keys as it has
-    keys. Read with a stride longer by one, they lie in such a way that equal offsets meet, and are summed.
+    Shifted down by as many rows as its query has below it, a map lies such that equal offsets of rows meet,
+    and the maps of all queries of one column may be added up as they are. Columns are shifted at the end.
     """
 
     def __init__(self, layer: AttentionLayer, queries: slice, keys: slice) -> None:
         self._grid = rows, columns = layer.query_layout.grid
         self._first, self._keys = queries.start, keys
-        # Offsets of one grid row begin at 1 - columns; the first place of each row is one offset too many.
+        # In float32: each place adds up the maps of one column of queries, no more than there are rows.
+        size = (layer.heads, columns, (2 * rows - 1) * columns)
+        self._sums = torch.zeros(size, dtype=torch.float32, device=layer.scores.device)
         # On the host: not every device has float64.
-        self._sums = torch.zeros((layer.heads, 2 * rows - 1, 2 * columns), dtype=torch.float64)
         self._squares = torch.zeros(layer.heads, dtype=torch.float64)
 
-    def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
+    def add(self, weights: Tensor, rows: slice) -> None:
         """See `OffsetSums`."""
         high, wide = self._grid
-        on_patches, room = weights[:, :, self._keys], scratch.free
-        of_column = len(weights) * high * 2 * wide
-        if len(room) < of_column + 2 * wide:
-            room = weights.new_empty(of_column + 2 * wide)
-        for run in self._runs(rows, (len(room) - 2 * wide) // of_column):
+        on_patches = weights[:, :, self._keys]
+        for run in self._runs(rows):
             block = on_patches[:, run.chunk]
             self._squares += torch.linalg.vector_norm(block, dim=2).square_().sum(dim=1).cpu()
-            self._add(block, run, room)
+            top = (high - 1 - run.row) * wide
+            self._sums[:, run.columns, top : top + high * wide].add_(block)
 
-    def _runs(self, rows: slice, most: int) -> Iterator[_Run]:
-        """Split a chunk into rectangles of up to so many queries: whole grid rows, or parts of one."""
+    def _runs(self, rows: slice) -> Iterator[_Run]:
+        """Split a chunk into what it holds of each row of the grid."""
         high, wide = self._grid
         shift = self._first - rows.start
         begin = max(-shift, 0)
         end = min(rows.stop - self._first, high * wide)
         while begin < end:
             row, column = divmod(begin, wide)
-            whole = min(most, end - begin) // wide if column == 0 else 0
-            columns = wide if whole else min(wide - column, end - begin, most)
-            stop = begin + max(whole, 1) * columns
-            yield _Run(slice(begin + shift, stop + shift), row, max(whole, 1), column, columns)
+            stop = min(end, (row + 1) * wide)
+            yield _Run(slice(begin + shift, stop + shift), row, slice(column, column + stop - begin))
             begin = stop
-
-    def _add(self, block: Tensor, run: _Run, room: Tensor) -> None:
-        high, wide = self._grid
-        heads, width = len(block), 2 * wide
-        map_size = high * width
-        laid_out = room[: width + block.shape[1] * heads * map_size]
-        inside = laid_out[width:].view(heads, -1, high, width)
-        inside[..., :wide] = block.unflatten(2, (high, wide))
-        inside[..., wide:] = 0
-        laid_out[:width] = 0
-        # Place s of a row of this view is the key that lies s - wide columns off the query, or a zero.
-        skewed = laid_out.as_strided(
-            (heads * run.rows, run.columns, map_size),
-            (run.columns * map_size, map_size + 1, 1),
-            laid_out.storage_offset() + width + run.column - wide,
-        )
-        ones = block.new_ones((1, 1, 1)).expand(heads * run.rows, 1, run.columns)
-        found = torch.bmm(ones, skewed).view(heads, run.rows, high, width).cpu()
-        for at in range(run.rows):
-            top = high - 1 - (run.row + at)
-            self._sums[:, top : top + high] += found[:, at]
 
     def share(self) -> Tensor:
         """See `OffsetSums`."""
+        high, wide = self._grid
+        sums = torch.zeros((len(self._sums), 2 * high - 1, 2 * wide - 1), dtype=torch.float64)
+        for column, of_queries in enumerate(self._sums.cpu().unbind(dim=1)):
+            left = wide - 1 - column
+            sums[:, :, left : left + wide] += of_queries.view(-1, 2 * high - 1, wide)
         down, across = (n - torch.arange(1 - n, n).abs() for n in self._grid)
-        pairs = torch.outer(down, across).double()
-        return _share(self._sums[..., 1:].flatten(start_dim=1), pairs.flatten(), self._squares)
+        return _share(sums.flatten(start_dim=1), torch.outer(down, across).double().flatten(), self._squares)
 
 
 class _AnyOffsets:
@@ -154,7 +131,7 @@ class _AnyOffsets:
         self._squares = torch.zeros(layer.heads, dtype=torch.float64)
         self._pairs = torch.zeros(self._none + 1, dtype=torch.int64)
 
-    def add(self, weights: Tensor, rows: slice, scratch: Scratch) -> None:
+    def add(self, weights: Tensor, rows: slice) -> None:
         """See `OffsetSums`."""
         queries = self._queries[:, rows, None]
         offsets = self._keys[:, None] - queries + self._middle

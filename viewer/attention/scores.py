@@ -55,11 +55,6 @@ class Scratch:
         self._shape = (heads, keys)
         self._flat = torch.empty((2, heads * rows * keys), dtype=torch.float32, device=device)
 
-    @property
-    def free(self) -> Tensor:
-        """All of buffer 0, float32 and flat; its contents are left over."""
-        return self._flat[0]
-
     def take(self, which: int, rows: int) -> Tensor:
         """Return buffer 0 or 1 as a contiguous (heads, rows, keys); its contents are left over."""
         heads, keys = self._shape

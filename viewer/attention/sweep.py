@@ -117,7 +117,7 @@ def measure_layer(
         weights = _sweep_chunk(stacked, places, chunk, sums, scratch)
         over.add(weights, sums.entropy[:, chunk], chunk, scratch)
         if offsets is not None:
-            offsets.add(weights, chunk, scratch)
+            offsets.add(weights, chunk)
     share = torch.full((layer.heads,), torch.nan, dtype=torch.float64) if offsets is None else offsets.share()
     return _measures(layer, sums, over.finish(), share)
 

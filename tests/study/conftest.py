@@ -63,4 +63,5 @@ def draw_ten(folder: Path) -> Path:
 def command(opening: Opening, source: Path, output: Path, *more: str) -> list[str]:
     """Return the arguments of the command line for a study."""
     model = ["--model", opening.model, "--weights", opening.weights, "--image-size", "64", "--device", "cpu"]
-    return ["study", str(source), *model, "-o", str(output), "--workers", "1", "--models", "1", *more]
+    copies = [] if "ray" in more else ["--models", "1"]
+    return ["study", str(source), *model, "-o", str(output), "--workers", "1", *copies, *more]

@@ -43,7 +43,7 @@ def test_ray_goes_on_with_what_local_began_and_ends_equal(opening, tmp_path):
     for path in (*sorted((other / VALUES).iterdir())[1:], other / SUMMARY, other / FAILED):
         path.unlink()
     engine = ["--engine", "ray", "--workers", "2", "--part", "3"]
-    done = run([*command(opening, source, other, "--resume"), *engine])
+    done = run(command(opening, source, other, "--resume", *engine))
     assert done.returncode == 1, done.stderr
     assert "3.png is empty" in done.stderr
     for name, keys in ((SUMMARY, NUMBERS), (VALUES, [measure.name for measure in MEASURES])):

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.qt_log_ignore("does not support (propagateSizeHints|rai
 
 
 def views():
-    return [widget for widget in QApplication.topLevelWidgets() if isinstance(widget, StudyWindow)]
+    """Windows of studies; one that was closed stays in Qt's list for a while."""
+    windows = QApplication.topLevelWidgets()
+    return [widget for widget in windows if isinstance(widget, StudyWindow) and widget.isVisible()]
 
 
 def ended(view):

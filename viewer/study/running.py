@@ -49,7 +49,7 @@ class Plan:
     resume
         Whether the study is there already and goes on.
     part
-        Most pictures in a part.
+        Most pictures in a part, but for those that a model runs on at once.
     """
 
     source: Source

@@ -37,15 +37,15 @@ def run(arguments):
 @pytest.mark.skipif(not installed, reason="ray is not installed")
 def test_ray_goes_on_with_what_local_began_and_ends_equal(opening, tmp_path):
     source, local, other = draw_ten(tmp_path / "pictures"), tmp_path / "local", tmp_path / "ray"
-    (source / "3.png").write_bytes(b"")
-    assert main(command(opening, source, local, "--part", "2")) == 1
+    (source / "6.png").write_bytes(b"")
+    assert main(command(opening, source, local, "--part", "4")) == 1
     shutil.copytree(local, other)
     for path in (*sorted((other / VALUES).iterdir())[1:], other / SUMMARY, other / FAILED):
         path.unlink()
     engine = ["--engine", "ray", "--workers", "2", "--part", "3"]
     done = run(command(opening, source, other, "--resume", *engine))
     assert done.returncode == 1, done.stderr
-    assert "3.png is empty" in done.stderr
+    assert "6.png is empty" in done.stderr
     for name, keys in ((SUMMARY, NUMBERS), (VALUES, [measure.name for measure in MEASURES])):
         one, two = (pyarrow.parquet.read_table(folder / name) for folder in (local, other))
         assert one.num_rows == two.num_rows > 0

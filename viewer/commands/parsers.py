@@ -193,7 +193,7 @@ def _study_parser() -> ArgumentParser:
         type=arguments.positive,
         default=32,
         metavar="N",
-        help="pictures committed, and sent to an actor, together, default %(default)s",
+        help="pictures committed, and sent to an actor, together; a batch at least; default %(default)s",
     )
     return parser
 

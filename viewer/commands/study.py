@@ -62,7 +62,7 @@ def _engine(options: Namespace, plan: Plan) -> AbstractContextManager[Engine]:
             raise InputError("--ray-address names a cluster of Ray: give --engine ray with it.")
         models = options.models or default_models(plan.opening.device)
         workers = options.workers or default_workers()
-        batch = options.batch or min(default_batch(plan.opening.device), plan.part)
+        batch = options.batch or default_batch(plan.opening.device)
         if models > 1:
             return ModelsEngine(plan.opening, plan.protocol, models, workers, plan.part, batch)
         return nullcontext(LocalEngine(plan.opening, plan.protocol, workers, batch))

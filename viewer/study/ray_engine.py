@@ -102,7 +102,7 @@ class RayEngine:
         if count > processors:
             each["num_cpus"] = processors / count
         remote = self._ray.remote(**each)(Actor)
-        together = self._together or min(default_batch("auto" if wants_gpu else "cpu"), self._part)
+        together = self._together or default_batch("auto" if wants_gpu else "cpu")
         given = (self._opening, self._protocol, share, together)
         self._actors = [remote.remote(*given) for _ in range(count)]
         return self._get(

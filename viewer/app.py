@@ -170,7 +170,7 @@ class Session(QObject):
         )
         state = (self.documents, self.selection, self.display, self.scene, self.what_if)
         self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
-        self.comparing = CompareActions(self.window, self.documents, self.display, self.jobs)
+        self.comparing = CompareActions(self.window, self.documents, self.display, self.jobs, self.map_work)
         opening = (self.workflow.open_paths, _write_study, synchronous)
         self.studies = StudyActions(self.window, self.documents, self.display, *opening)
         self.likeness_work = LikenessWork(self.documents, self.scene, self.jobs, self)

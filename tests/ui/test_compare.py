@@ -140,6 +140,45 @@ def test_weights_that_can_not_be_had_are_said(qtbot, opened: Session, tmp_path) 
     settle(qtbot, opened)
     assert "none.safetensors" in opened.scene.value.overlay.blank
     assert any("no effective fields of test_resnet" in why for why in opened.scene.value.scatter.missing)
+    assert any("none.safetensors" in text for text in opened.window.messages.texts)
+
+
+def test_weights_that_fail_leave_the_levels_that_were_drawn_and_are_tried_again(
+    qtbot, opened: Session, tmp_path
+) -> None:
+    choose(opened, "untrained")
+    settle(qtbot, opened)
+    for _ in range(2):
+        choose(opened, str(tmp_path / "none.safetensors"))
+        settle(qtbot, opened)
+        (said,) = opened.window.messages.texts
+        assert said.startswith("No effective fields of test_resnet: ")
+        assert "none.safetensors" in said
+        assert opened.display.value.compare_weights == "untrained"
+        assert opened.scene.value.scatter.reference("network effective") is not None
+        opened.window.messages.clear()
+
+
+def test_trained_weights_without_a_connection_are_said_in_words_of_the_window(
+    qtbot, opened: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    choose(opened, "trained")
+    settle(qtbot, opened)
+    (said,) = opened.window.messages.texts
+    assert "test_resnet could not be downloaded" in said
+    assert "View menu" in said
+    assert "--" not in said
+
+
+def choose(session: Session, weights: str) -> None:
+    """Compare with a small network and weights, as the dialog does."""
+    picker = ask(session)
+    picker.name.setCurrentText("test_resnet")
+    picker._take_weights(weights)
+    picker.buttons.button(picker.buttons.StandardButton.Ok).click()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 def ask(session: Session) -> NetworkPicker:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
-from viewer.errors import Cancelled, MapError, PatchreachError
+from viewer.errors import Cancelled, MapError, OfflineError, PatchreachError
 from viewer.state import network_map
 from viewer.state.averaged import MOST, Averaged, is_stale
 from viewer.state.maps import kept, wanted, work_of, work_out
-from viewer.ui.jobs import Jobs, Request
+from viewer.ui.jobs import Bug, Jobs, Request
 
 if TYPE_CHECKING:
     from viewer.backends.model import Job
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from viewer.state.documents import Documents, ImageDocument
     from viewer.state.maps import MapKey
     from viewer.state.what_if import WhatIf
+
+_OFFLINE = (
+    "Where networks are chosen to compare with (View menu), a checkpoint on this computer can be taken, or "
+    "random weights."
+)
 
 
 class MapWork(QObject):
@@ -34,7 +39,14 @@ class MapWork(QObject):
         Whether the views show a changed model; what is worked out of its record goes there.
     jobs
         What runs slow work.
+
+    Signals
+    -------
+    network_failed
+        The fields of a network that is compared with can't be had; carries the key and why, as a sentence.
     """
+
+    network_failed = Signal(object, str)
 
     def __init__(
         self,
@@ -98,7 +110,11 @@ class MapWork(QObject):
 
         def failed(error: PatchreachError) -> None:
             if not isinstance(error, Cancelled):
-                done(error.reason if isinstance(error, MapError) else str(error))
+                why = _why(error)
+                done(why)
+                # Of a bug the window tells with its details.
+                if key[0] == network_map.KIND and not isinstance(error, Bug):
+                    self.network_failed.emit(key, why)
             # Else it would begin again at once.
             elif key[0] == network_map.KIND:
                 self._display.set(replace(self._display.value, compare_weights=""))
@@ -107,3 +123,10 @@ class MapWork(QObject):
 
         title = f"{work_of(key).doing}, {document.image.name}"
         self._jobs.submit(Request(title, work, done, failed, ("model", ("document", document.key))))
+
+
+def _why(error: PatchreachError) -> str:
+    """Return why a map can't be had, with what to press here, and not with options of the command line."""
+    if isinstance(error, OfflineError):
+        return f"{error.problem} {_OFFLINE}"
+    return error.reason if isinstance(error, MapError) else str(error)

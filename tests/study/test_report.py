@@ -13,6 +13,7 @@ from viewer.study.heads import heads
 from viewer.study.plot import scatter
 from viewer.study.report import report, told
 from viewer.study.settings import Settings
+from viewer.study.store import Store
 from viewer.study.summary import Summary, encode, read
 
 MEASURES = [
@@ -117,7 +118,7 @@ def test_kinds_are_decided_by_the_means_and_only_under_their_protocol():
 def test_a_summary_is_read_as_it_was_written(tmp_path):
     found = summary_of([(0.2, np.nan), (0.4, 0.5)])
     (tmp_path / "summary.parquet").write_bytes(encode(found))
-    again = read(tmp_path, found.settings)
+    again = read(Store(tmp_path, found.settings))
     for key in ("count", "mean", "sd", "se", "quartiles"):
         np.testing.assert_array_equal(getattr(again, key), getattr(found, key))
     assert again.images == 9

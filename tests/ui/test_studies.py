@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from viewer.study.names import REPORT, SETTINGS, SUMMARY
+from viewer.study.names import FAILED, REPORT, SETTINGS, SUMMARY
 from viewer.study.running import Plan
 from viewer.study.sources import Source
 from viewer.study.store import Store
@@ -138,6 +138,26 @@ def test_a_study_of_nothing_but_bad_pictures_says_why_and_leaves_nothing(session
     assert not view.resume.isVisibleTo(view)
     assert not (tmp_path / "study").exists()
     assert not (tmp_path / "study").exists()
+
+
+def test_pictures_that_are_left_out_are_counted_and_listed(session, qtbot, pictures, tmp_path):
+    qtbot.waitUntil(lambda: session.documents.model is not None, timeout=60_000)
+    output, folder = tmp_path / "study", pictures(2)[0].parent
+    (folder / "broken.png").write_bytes(b"")
+    session.studies.start(str(folder), output, session.studies._opening())
+    (view,) = views()
+    qtbot.waitUntil(lambda: ended(view), timeout=120_000)
+    counted = "2 pictures, 1 left out (failed.csv tells why)"
+    assert counted in view.facts.text()
+    assert "broken.png" in (output / FAILED).read_text()
+    view.close()
+    session.window.paths_dropped.emit([output])
+    qtbot.waitUntil(lambda: bool(views()) and counted in views()[0].facts.text(), timeout=30_000)
+    views()[0].close()
+    # What is not finished has no such list yet.
+    (output / REPORT).unlink()
+    session.window.paths_dropped.emit([output])
+    qtbot.waitUntil(lambda: bool(views()) and "1 left out  ·" in views()[0].facts.text(), timeout=30_000)
 
 
 def test_a_folder_that_lost_its_summary_is_gone_on_with(session, qtbot, pictures, tmp_path):

@@ -176,15 +176,16 @@ class _Live:
     def __init__(self, store: Store, watching: Callable[[Summary], None]) -> None:
         self._settings, self._watching = store.settings, watching
         self._moments = moments(store.blocks(), len(store.settings.layer_of), len(store.settings.measures))
-        self._tell()
+        _, failed = store.counts()
+        self._tell(failed)
 
-    def add(self, measured: list[Measured]) -> None:
-        """Add a part."""
+    def add(self, measured: list[Measured], failed: int) -> None:
+        """Add a part; `failed` pictures are left out by now."""
         self._moments = self._moments.merged(Moments.of(np.stack([one.values for one in measured])))
-        self._tell()
+        self._tell(failed)
 
-    def _tell(self) -> None:
-        self._watching(Summary.of(self._settings, self._moments, None))
+    def _tell(self, failed: int) -> None:
+        self._watching(Summary.of(self._settings, self._moments, None, failed))
 
 
 @dataclass
@@ -237,5 +238,5 @@ class _Work:
         if self.measured or self.broken:
             self.store.commit(self.measured, self.broken, self.position)
         if self.measured and self.live is not None:
-            self.live.add(self.measured)
+            self.live.add(self.measured, self.failed)
         self.measured, self.broken, self.committed = [], [], time.monotonic()

@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +41,8 @@ class Summary:
         float64 (heads, measures): mean, standard deviation of the sample, standard error of the mean.
     quartiles
         float64 (3, heads, measures): first quartile, median, third; None while a study runs.
+    failed
+        Number of images that could not be measured, and are left out.
     """
 
     settings: Settings
@@ -51,12 +52,15 @@ class Summary:
     sd: npt.NDArray[np.float64]
     se: npt.NDArray[np.float64]
     quartiles: npt.NDArray[np.float64] | None
+    failed: int = 0
 
     @classmethod
-    def of(cls, settings: Settings, found: Moments, quarters: npt.NDArray[np.float64] | None) -> Summary:
+    def of(
+        cls, settings: Settings, found: Moments, quarters: npt.NDArray[np.float64] | None, failed: int
+    ) -> Summary:
         """Return the summary that moments and quartiles make."""
         images = int(found.count.max(initial=0))
-        return cls(settings, images, found.count, found.means, found.deviation, found.error, quarters)
+        return cls(settings, images, found.count, found.means, found.deviation, found.error, quarters, failed)
 
     def column(self, measure: str) -> int:
         """Return where a measure stands.
@@ -79,7 +83,8 @@ def summarize(store: Store) -> Summary:
     """
     settings = store.settings
     found = moments(store.blocks(), len(settings.layer_of), len(settings.measures))
-    return Summary.of(settings, found, quartiles(store.blocks, found.count))
+    _, failed = store.counts()
+    return Summary.of(settings, found, quartiles(store.blocks, found.count), failed)
 
 
 def encode(summary: Summary) -> bytes:
@@ -123,7 +128,7 @@ def _rows(summary: Summary) -> Iterator[dict[str, Any]]:
             }
 
 
-def read(folder: Path, settings: Settings) -> Summary:
+def read(store: Store) -> Summary:
     """Read the summary of a finished study.
 
     Raises
@@ -134,6 +139,7 @@ def read(folder: Path, settings: Settings) -> Summary:
     import pyarrow
     import pyarrow.parquet
 
+    folder, settings = store.folder, store.settings
     path = folder / SUMMARY
     shape = (len(settings.layer_of), len(settings.measures))
     try:
@@ -152,6 +158,6 @@ def read(folder: Path, settings: Settings) -> Summary:
     except (OSError, pyarrow.ArrowException, ValueError) as error:
         raise FileError(path, f"is damaged ({error})") from error
     mean, sd, se, *quarters = (np.asarray(column, np.float64) for column in numbers)
-    return Summary(
-        settings, int(count.max(initial=0)), count.astype(np.int64), mean, sd, se, np.stack(quarters)
-    )
+    _, failed = store.counts()
+    images, quartiles = int(count.max(initial=0)), np.stack(quarters)
+    return Summary(settings, images, count.astype(np.int64), mean, sd, se, quartiles, failed)

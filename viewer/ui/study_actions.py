@@ -285,7 +285,7 @@ def _study(plan: Plan, name: str, job: Job, watching: Callable[[Summary], None],
             raise InputError(f"Not one of {pictures(advance.failed)} could be studied. {first.reason}")
         job.step("Computing the statistics")
         write(store, name)
-        return summaries.read(store.folder, store.settings)
+        return summaries.read(store)
 
 
 def _read(folder: Path) -> tuple[Summary, bool]:
@@ -296,6 +296,7 @@ def _read(folder: Path) -> tuple[Summary, bool]:
 
     store = Store.at(folder)
     if all((folder / name).exists() for name in (REPORT, SUMMARY)):
-        return summaries.read(folder, store.settings), True
+        return summaries.read(store), True
     found = moments(store.blocks(), len(store.settings.layer_of), len(store.settings.measures))
-    return summaries.Summary.of(store.settings, found, None), False
+    _, failed = store.counts()
+    return summaries.Summary.of(store.settings, found, None, failed), False

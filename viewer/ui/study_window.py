@@ -12,6 +12,7 @@ from viewer.state.axes import LAYER
 from viewer.state.palette import palette as palette_of
 from viewer.state.words import PROTOCOLS, model_words
 from viewer.study.finding import sentences
+from viewer.study.names import FAILED
 from viewer.study.plot import BARS, pictures, scatter
 from viewer.ui.scatter_plot import ScatterPlot
 
@@ -142,7 +143,7 @@ class StudyWindow(QWidget):
         facts = summary.settings.facts
         model = model_words(facts["model"]["name"], facts["model"]["weights"])
         protocol = PROTOCOLS[summary.settings.protocol]
-        self.facts.setText(f"{model}  ·  {pictures(summary.images)}  ·  distances: {protocol}  ·  {BARS}")
+        self.facts.setText(f"{model}  ·  {_counted(summary)}  ·  distances: {protocol}  ·  {BARS}")
         self._paint()
 
     def set_theme(self, theme: Theme) -> None:
@@ -186,6 +187,14 @@ class StudyWindow(QWidget):
                 f'<span style="color: {colour}">{mark}</span> {text}' for colour, mark, text in marks
             )
         )
+
+
+def _counted(summary: Summary) -> str:
+    """Return how many pictures were measured, and how many left out; those a finished study has listed."""
+    if not summary.failed:
+        return pictures(summary.images)
+    listed = f" ({FAILED} tells why)" if summary.quartiles is not None else ""
+    return f"{pictures(summary.images)}, {summary.failed} left out{listed}"
 
 
 def _words() -> QLabel:

@@ -172,7 +172,7 @@ class Session(QObject):
         self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
         self.comparing = CompareActions(self.window, self.documents, self.display, self.jobs, self.map_work)
         opening = (self.workflow.open_paths, _write_study, synchronous)
-        self.studies = StudyActions(self.window, self.documents, self.display, *opening)
+        self.studies = StudyActions(self.window, self.documents, self.display, self.what_if, *opening)
         self.likeness_work = LikenessWork(self.documents, self.scene, self.jobs, self)
         # Last: it changes the selection in answer to a change, which the others are to hear of first.
         self.looking = Looking(self.documents, self.selection)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication, QLabel
 
+from viewer.backends.what_if import parse
 from viewer.study.names import FAILED, REPORT, SETTINGS, SUMMARY
 from viewer.study.running import Plan
 from viewer.study.sources import Source
@@ -108,6 +110,24 @@ def test_a_stopped_study_is_gone_on_with(session, qtbot, pictures, tmp_path):
     session.window.paths_dropped.emit([output / SETTINGS])
     qtbot.waitUntil(lambda: bool(views()) and "not finished" in views()[0].said.text(), timeout=30_000)
     assert views()[0].resume.isVisibleTo(views()[0])
+
+
+def test_where_a_what_if_is_on_the_dialog_says_that_studies_leave_it_out(session, qtbot):
+    qtbot.waitUntil(lambda: session.documents.model is not None, timeout=60_000)
+    session.what_if.add(parse("uniform:layers=2"))
+    session.window.study_asked.emit()
+    dialog = session.window.findChild(StudyDialog)
+    said = dialog.findChild(QLabel, "without what-if")
+    assert said.isVisible()
+    assert said.text() == (
+        "Studies measure the model as it is: the what-if that is on in the window (uniform attention in "
+        "layer 2) is left out."
+    )
+    dialog.reject()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    session.what_if.clear()
+    session.window.study_asked.emit()
+    assert session.window.findChild(StudyDialog).findChild(QLabel, "without what-if") is None
 
 
 def test_without_a_model_a_sentence_tells_what_to_do(sessions, qtbot):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from viewer.backends.model import Job
     from viewer.state.display import Display, DisplayValue
     from viewer.state.documents import Documents
+    from viewer.state.what_if import WhatIf
     from viewer.study.measuring import Opening
     from viewer.study.running import Plan
     from viewer.study.store import Store
@@ -54,6 +55,8 @@ class StudyActions(QObject):
     ----------
     window, documents, display
         What asks for studies, the model that measures, and the protocol and theme.
+    what_if
+        What the window changes in the model, and a study does not.
     open_others
         Opens paths that are no studies.
     write
@@ -69,12 +72,14 @@ class StudyActions(QObject):
         window: Window,
         documents: Documents,
         display: Display,
+        what_if: WhatIf,
         open_others: Callable[[list[Path]], None],
         write: Write,
         synchronous: bool = False,
     ) -> None:
         super().__init__(window)
         self._window, self._documents, self._display = window, documents, display
+        self._what_if = what_if
         self._open_others, self._write = open_others, write
         # A queue of its own: a study takes hours, and pictures are looked at meanwhile.
         self.jobs = Jobs(synchronous, self)
@@ -117,7 +122,9 @@ class StudyActions(QObject):
         opening = self._opening()
         recent = self._window.remembered.recent_images
         folder = Path(recent[0]).parent if recent else Path.home()
-        dialog = StudyDialog(model_words(opening.model, opening.weights), folder, self._window)
+        model_name = model_words(opening.model, opening.weights)
+        what_if = "; ".join(change.words for change in self._what_if.value.changes)
+        dialog = StudyDialog(model_name, folder, what_if, self._window)
         dialog.chosen.connect(lambda source, output: self.start(source, output, opening))
         dialog.open()
 

@@ -33,6 +33,8 @@ class StudyDialog(QDialog):
         What the model is called that measures.
     folder
         Where results are proposed.
+    what_if
+        The changes that are made to the model in the window, as words; empty for none.
 
     Signals
     -------
@@ -42,7 +44,7 @@ class StudyDialog(QDialog):
 
     chosen = Signal(str, object)
 
-    def __init__(self, model: str, folder: Path, parent: QWidget | None = None) -> None:
+    def __init__(self, model: str, folder: Path, what_if: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Study a folder")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -69,6 +71,8 @@ class StudyDialog(QDialog):
         form.addRow("Results", _row(self.output, _button("Choose…", self._choose_output)))
         column = QVBoxLayout(self)
         column.addWidget(about)
+        if what_if:
+            column.addWidget(_without(what_if))
         column.addLayout(form)
         column.addWidget(buttons)
         self._tell()
@@ -115,6 +119,16 @@ class StudyDialog(QDialog):
     def _choose(self) -> None:
         self.chosen.emit(self.source.text().strip(), Path(self.output.text().strip()))
         self.accept()
+
+
+def _without(what_if: str) -> QLabel:
+    """Say that what the window shows changed is measured unchanged."""
+    words = QLabel(
+        f"Studies measure the model as it is: the what-if that is on in the window ({what_if}) is left out."
+    )
+    words.setWordWrap(True)
+    words.setObjectName("without what-if")
+    return words
 
 
 def _button(text: str, done: object) -> QPushButton:

@@ -217,6 +217,28 @@ def test_a_picture_that_cannot_be_shown_makes_the_screenshot_fail(weights, tmp_p
     assert "broken.png" in found.stderr
 
 
+def test_of_a_study_alone_the_screenshot_is_its_window(weights, tmp_path):
+    from PIL import Image
+
+    folder, target = tmp_path / "study", tmp_path / "window.png"
+    (tmp_path / "pictures").mkdir()
+    shutil.copy(PICTURE, tmp_path / "pictures")
+    model = ["--model", "test_vit", "--weights", weights, "--models", "1", "--workers", "1"]
+    assert python("main.py", "study", tmp_path / "pictures", *model, "-o", folder).returncode == 0
+    found = python("main.py", folder, "--screenshot", target, "--fresh", "--theme", "light")
+    assert found.returncode == 0 and "patchreach:" not in found.stderr
+    with Image.open(target) as image:
+        assert (image.width, image.height) == (880, 620)
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 200
+
+
+def test_a_screenshot_without_a_picture_says_so(tmp_path):
+    target = tmp_path / "window.png"
+    found = python("main.py", "--screenshot", target, "--fresh")
+    assert found.returncode == 1
+    assert found.stderr == (f"patchreach: no picture was opened, so {target} shows the window without one\n")
+
+
 def test_choices_are_remembered_unless_fresh(weights, own_settings, tmp_path):
     file = own_settings / "patchreach" / "settings.json"
     start = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QObject, Qt, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QObject, Qt
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication
 
@@ -33,6 +33,7 @@ from viewer.ui.jobs import Bug, Jobs, Request
 from viewer.ui.lesson_actions import LessonActions
 from viewer.ui.likeness_work import LikenessWork
 from viewer.ui.map_work import MapWork
+from viewer.ui.screenshot import Screenshot
 from viewer.ui.study_actions import StudyActions
 from viewer.ui.theme import apply_theme
 from viewer.ui.uncaught import Uncaught
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 # How long closing waits for work that cannot be stopped at once, such as a library being loaded.
 _PATIENCE_SECONDS = 3.0
-_SCREENSHOT_DELAY_MS = 300
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,8 @@ class Session(QObject):
         self.jobs.crashed.connect(_print_bug)
         self.studies.jobs.crashed.connect(_print_bug)
         if self._start.screenshot:
-            self.jobs.idle.connect(self._when_filled)
+            opened = (window, self.documents, self.jobs, self.studies)
+            Screenshot(self._start.screenshot, *opened).failed.connect(self._fail)
 
     def _begin(self) -> None:
         """Have the panels' libraries loaded, and open what the program was started with."""
@@ -311,24 +312,10 @@ class Session(QObject):
         except OSError as error:
             print(f"patchreach: settings could not be saved: {error}", file=sys.stderr)
 
-    # Screenshot and end
+    # End
 
-    def _when_filled(self) -> None:
-        """Take the wanted screenshot once nothing is left to do."""
-        if not self.jobs.busy:
-            QTimer.singleShot(_SCREENSHOT_DELAY_MS, self, self._take_screenshot)
-
-    def _take_screenshot(self) -> None:
-        if self.jobs.busy:
-            return
-        document = self.documents.current
-        filled = document is not None and document.status == "done"
-        saved = self.window.grab().save(str(self._start.screenshot))
-        if not filled or not saved:
-            self.code = 1
-            for text in self.window.messages.texts or ("the picture could not be written",):
-                print(f"patchreach: {text}", file=sys.stderr)
-        self.window.close()
+    def _fail(self) -> None:
+        self.code = 1
 
     def tear_down(self, seconds: float) -> bool:
         """Take everything apart in an order that Qt survives: work, then the window, the application last.

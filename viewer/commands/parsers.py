@@ -64,7 +64,7 @@ def window_parser() -> ArgumentParser:
         type=arguments.name,
         nargs="*",
         metavar="FILE",
-        help="pictures, model files or exported figures",
+        help="pictures, model files, exported figures or the folders of studies",
     )
     parser.add_argument(
         "--sample", action="store_true", help="open the sample model and a shipped photograph"

@@ -227,6 +227,11 @@ class StudyActions(QObject):
 
     # Windows
 
+    @property
+    def latest(self) -> StudyWindow | None:
+        """The window of the study that was opened last; None where there is none."""
+        return next((shown.view for shown in reversed(self._shown.values())), None)
+
     def _view(self, folder: Path, name: str) -> _Shown:
         if folder in self._shown:
             return self._shown[folder]

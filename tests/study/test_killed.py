@@ -142,6 +142,9 @@ def test_bad_pictures_end_in_1_and_are_listed(opening, tmp_path, capsys):
     assert "3.png is empty (0 bytes)" in found.err
     assert "3.png" in (tmp_path / "study" / FAILED).read_text()
     assert "9 of `pictures`; 1 failed" in (tmp_path / "study" / REPORT).read_text()
+    # Going on tries none of them again, and names them again.
+    assert main(command(opening, source, tmp_path / "study", "--resume")) == 1
+    assert capsys.readouterr().err == found.err.replace("patchreach: ", "patchreach: left out before: ")
 
 
 def test_nothing_but_bad_pictures_is_2(opening, tmp_path, capsys):

@@ -73,6 +73,8 @@ def _engine(options: Namespace, plan: Plan) -> AbstractContextManager[Engine]:
 
 
 def _run(store: Store, plan: Plan, engine: Engine, job: Job) -> int:
+    for failed in store.failed():
+        say(f"left out before: {_failure(failed)}")
     try:
         advance = run_study(store, plan, engine, job, _say_failed)
     except (Cancelled, KeyboardInterrupt):
@@ -90,5 +92,9 @@ def _run(store: Store, plan: Plan, engine: Engine, job: Job) -> int:
 
 
 def _say_failed(failed: Failed) -> None:
+    say(_failure(failed))
+
+
+def _failure(failed: Failed) -> str:
     name, reason = failed.name, failed.reason
-    say(reason if name in reason else f"{name}: {reason}")
+    return reason if name in reason else f"{name}: {reason}"

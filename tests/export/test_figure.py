@@ -158,6 +158,15 @@ def test_ring_and_pins_are_drawn_where_they_are(document) -> None:
     assert [y.max(), x.max()] == pytest.approx([PLAIN_MARGIN + 32 * 13] * 2, abs=2)
 
 
+def test_where_there_is_no_map_the_words_say_why_and_nothing_is_outlined(document) -> None:
+    shown = make_scene(document, pins=((12, 12), (8, 8)))
+    blank = replace(shown.overlay, values=None, blank="channels attend to channels here")
+    svg = Svg(draw(replace(shown, overlay=blank), FigureRequest("overlay", title=False), "svg"))
+    styles = [path.get("style") for path in svg.paths() if palette("light").accent in path.get("style", "")]
+    assert len(styles) == 1  # the inset's
+    assert any("No map: channels attend" in text for text in svg.texts)
+
+
 def test_pins_that_are_not_asked_for_are_dashed_as_in_the_window(document) -> None:
     shown = make_scene(document, pins=((12, 12), (9, 2), (4, 5)))
     svg = Svg(draw(shown, FigureRequest("overlay", title=False), "svg"))

@@ -211,6 +211,9 @@ def test_a_layer_without_a_map_says_why(query, head, words):
     assert shown.values is None
     assert shown.blank
     assert words in shown.title
+    ringed = describe(mixed_record(), SelectionValue(hovered=query, head=head), DisplayValue(ring=2))
+    assert ringed.ring is None
+    assert "convolution" not in ringed.caption
 
 
 def test_patches_that_tile_the_picture_need_no_word_about_their_centres():

@@ -192,6 +192,24 @@ def test_query_and_pins_are_outlined(made):
         assert there.all() == (not pins)
 
 
+def test_where_there_is_no_map_no_frame_crosses_the_words_that_say_why(made):
+    panel, selection, display, scene, _ = made
+    display.set(replace(display.value, ring=1))
+    selection.pin((0, 5))
+    selection.hover((2, 3))
+    assert accents(panel)
+    panel.paint(replace(scene.value.overlay, values=None, blank="channels attend to channels here"))
+    assert not accents(panel)
+
+
+def accents(panel):
+    """Return how many pixels of the picture are of the accent's colour."""
+    accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])
+    box = panel._laid_out(panel._overlay).picture.toRect()
+    inside = pixels(panel)[box.top() : box.bottom(), box.left() : box.right()].astype(int)
+    return int((np.abs(inside - accent).sum(axis=2) < 30).sum())
+
+
 def outline(panel, patch):
     """Return how many pixels wide each side of a patch's outline is, colour and white apart."""
     accent = np.array([int(palette("light").accent[i : i + 2], 16) for i in (1, 3, 5)])

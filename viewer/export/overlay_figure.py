@@ -143,10 +143,10 @@ class OverlayPart:
             self._draw_values(sheet, left, top, overlay.values)
         if overlay.show_grid and overlay.asked.placed:
             self._draw_grid(sheet, left, top)
-        self._draw_marks(sheet, left, top)
         if overlay.blank:
-            # Above the marks, which would cross the words.
             self._draw_blank(sheet, left, top)
+        else:
+            self._draw_marks(sheet, left, top)
         beside = left + width + round(0.8 * self.style.em)
         if self._inset is not None:
             self._inset.draw(sheet, beside, top + height - self._inset.height)

@@ -60,7 +60,7 @@ class Overlay:
     prefix
         Name and value of each prefix token; NaN while no query is selected that has one.
     query, pins
-        What to outline; a prefix token has no outline.
+        What to outline; a prefix token has no outline, and without a map nothing has.
     marked
         Patches of `answers` (row, column) that stand out by a rule, which the caption tells.
     ring
@@ -181,7 +181,7 @@ def overlay(
         query=query,
         pins=selection.pins,
         marked=shown.marked,
-        ring=ring(patch, display.ring, shown.asked.grid),
+        ring=None if shown.blank else ring(patch, display.ring, shown.asked.grid),
         subject=shown.subject,
         title=shown.title,
         label=shown.label,
@@ -196,7 +196,7 @@ def overlay(
             shown,
             selection.direction,
             "" if display.map in _ASKED else _frame_words(record, shown, patch),
-            _ring_words(record, found, selection, display),
+            "" if shown.blank else _ring_words(record, found, selection, display),
         ),
     )
 

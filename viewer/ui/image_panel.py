@@ -267,6 +267,8 @@ class ImagePanel(QWidget):
                 cell = layout.cells(asked, (0, column, rows, column))
                 painter.drawLine(cell.topLeft(), cell.bottomLeft())
             painter.setClipping(False)
+        if overlay.blank:
+            return  # there is nothing to read off within a frame, and it would cross the words
         for row, column in overlay.marked:
             box = layout.cells(overlay.answers, (row, column, row + 1, column + 1)) & layout.picture
             frame(painter, box, "#000000", 1.0)

@@ -47,6 +47,9 @@ WRONG = [
     ("temperature:t=0", "t of temperature is a number from 0.01 to 100, not 0"),
     ("uniform:layers=3-1", "'3-1' names no layers; write all, 3, 0-3 or 0-3+7"),
     ("uniform:layer", "uniform has no setting 'layer'; it takes layers, heads"),
+    ("uniform:layers=0-8,8", "a comma parts settings; join numbers with +: layers=0-8+8"),
+    ("uniform:head=1, 3-4,layer=2", "a comma parts settings; join numbers with +: head=1+3-4"),
+    ("local:hops=1,2", "local has no setting '2'; it takes layers, heads, hops"),
     ("uniform:layer=1,layers=2", "layers of uniform is given twice"),
     (
         "head-removed:layer=3",

@@ -103,6 +103,15 @@ def test_what_is_wrong_is_said_in_the_panel(lab, qtbot):
     assert lab.what_if.value.result is None
 
 
+def test_lists_of_layers_and_heads_may_have_commas(lab):
+    form = lab.what_ifs.panel.form
+    choose(lab.what_ifs.panel, "uniform")
+    for layers, heads in (("0-3,5", "0,1"), ("0-3, 5,", "0+1"), (" 0-3+5 ", "0 , 1")):
+        form.layers.setEditText(layers)
+        form.heads.setEditText(heads)
+        assert form.change == parse("uniform:layers=0-3+5,heads=0+1")
+
+
 def test_an_onnx_model_says_why_not_and_what_to_do(sessions, qtbot, onnx_file, pictures):
     session = sessions(model=ModelRequest(str(onnx_file)), files=tuple(map(str, pictures(1))))
     settle(qtbot, session)

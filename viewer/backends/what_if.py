@@ -33,6 +33,7 @@ WHY_NOT_WORKED = (
 )
 
 _DIGITS = 6  # after the point, of any number
+_RUN = r"\s*([0-9]{1,4})(?:\s*-\s*([0-9]{1,4}))?\s*"  # of layers or heads
 _MOST = 9999  # layers, heads or hops that anybody could mean
 
 
@@ -242,7 +243,7 @@ def parse(text: str) -> Change:
     name, settings = (part.strip() for part in text.partition(":")[::2])
     if name not in KINDS:
         raise ValueError(f"there is no change {quoted(name)}; there are {', '.join(KINDS)}")
-    kind, found, given = KINDS[name], Change(name), set()
+    kind, found, given, before = KINDS[name], Change(name), set(), ""
     for setting in filter(None, (part.strip() for part in settings.split(","))):
         key, sign, value = (part.strip() for part in setting.partition("="))
         field = {"layer": "layers", "head": "heads"}.get(key, key)
@@ -251,6 +252,8 @@ def parse(text: str) -> Change:
             *(["heads"] if kind.of_heads else []),
             *([kind.amount.name] if kind.amount else []),
         ]
+        if before.startswith(("layer", "head")) and re.fullmatch(_RUN, setting):
+            raise ValueError(f"a comma parts settings; join numbers with +: {before}+{setting}")
         if field not in known or not sign:
             raise ValueError(f"{name} has no setting {quoted(setting)}; it takes {', '.join(known)}")
         if field in given:
@@ -260,6 +263,7 @@ def parse(text: str) -> Change:
             found = replace(found, **{field: _numbers(field, value)})
         else:
             found = replace(found, amount=_number(f"{field} of {name}", value))
+        before = setting
     if name == "head-removed" and "heads" not in given:
         raise ValueError("head-removed wants to know which: head-removed:layer=3,head=2, or heads=all")
     return found
@@ -279,7 +283,7 @@ def _numbers(what: str, text: str) -> tuple[int, ...]:
         return ()
     numbers: set[int] = set()
     for part in text.split("+"):
-        found = re.fullmatch(r"\s*([0-9]{1,4})(?:\s*-\s*([0-9]{1,4}))?\s*", part)
+        found = re.fullmatch(_RUN, part)
         if found is None or (found[2] and int(found[2]) < int(found[1])):
             raise ValueError(f"{quoted(text)} names no {what}; write all, 3, 0-3 or 0-3+7")
         numbers.update(range(int(found[1]), int(found[2] or found[1]) + 1))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from viewer.state.selection import HeadRef
 
 _ALL = "all"
-_TIP = "all, a number, or several: 0-3+7"
+_TIP = "all, a number, or several: 0-3, 7"
 
 
 class WhatIfForm(QWidget):
@@ -114,9 +114,9 @@ class WhatIfForm(QWidget):
             If what was typed is no change.
         """
         kind = KINDS[self.kind.currentData()]
-        settings = [f"layers={self.layers.currentText()}"]
+        settings = [f"layers={_joined(self.layers)}"]
         if kind.of_heads:
-            settings.append(f"heads={self.heads.currentText()}")
+            settings.append(f"heads={_joined(self.heads)}")
         if kind.amount is not None:
             settings.append(f"{kind.amount.name}={self.amount.value():.6f}")
         return parse(f"{kind.name}:{','.join(settings)}")
@@ -159,3 +159,8 @@ class WhatIfForm(QWidget):
             self.turned.emit(self.change)
         except ValueError as error:
             self.refused.emit(str(error))
+
+
+def _joined(box: QComboBox) -> str:
+    """Return what was typed, a list of numbers as `parse` reads it: people write commas."""
+    return box.currentText().strip().rstrip(",").replace(",", "+")

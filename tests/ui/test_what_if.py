@@ -112,6 +112,19 @@ def test_lists_of_layers_and_heads_may_have_commas(lab):
         assert form.change == parse("uniform:layers=0-3+5,heads=0+1")
 
 
+def test_the_number_of_hops_is_written_as_people_say_it(lab):
+    form = lab.what_ifs.panel.form
+    choose(lab.what_ifs.panel, "local")
+    said = [form.amount.text()]
+    form.amount.setValue(3)
+    said.append(form.amount.text())
+    form.load(parse("local:layers=1,hops=1"))
+    said.append(form.amount.text())
+    assert said == ["1 hop", "3 hops", "1 hop"]
+    choose(lab.what_ifs.panel, "temperature")
+    assert "hop" not in form.amount.text()
+
+
 def test_an_onnx_model_says_why_not_and_what_to_do(sessions, qtbot, onnx_file, pictures):
     session = sessions(model=ModelRequest(str(onnx_file)), files=tuple(map(str, pictures(1))))
     settle(qtbot, session)

@@ -295,8 +295,9 @@ def _reach(changes: Sequence[Change], place: Place, index: int) -> Tensor | None
             continue
         if not bool(near.any(dim=-1).all()):
             nearest = math.ceil(float(hops.nan_to_num(0.0).amin(dim=-1).amax()) - _SAME)
+            within = "1 hop" if change.amount == 1 else f"{change.amount:g} hops"
             raise InputError(
-                f"What if: within {change.amount:g} hops some queries of layer {index} "
+                f"What if: within {within} some queries of layer {index} "
                 f"({place.plan.module}) reach no key at all; allow {nearest} or more."
             )
         near = near[:, None]

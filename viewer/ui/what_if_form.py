@@ -103,6 +103,7 @@ class WhatIfForm(QWidget):
             self.heads.setEditText(settings.get("heads", _ALL))
             if change.amount is not None:
                 self.amount.setValue(change.amount)
+                self._name_unit()
 
     @property
     def change(self) -> Change:
@@ -145,6 +146,14 @@ class WhatIfForm(QWidget):
             self.amount.setValue(kind.amount.default)
         # Else it is squeezed in a narrow window until its number can't be read.
         self.amount.setMinimumWidth(self.amount.sizeHint().width())
+        self._name_unit()
+
+    def _name_unit(self) -> None:
+        """Write "1 hop", "2 hops"."""
+        amount = KINDS[self.kind.currentData()].amount
+        unit = "" if amount is None else amount.unit
+        if unit:
+            self.amount.setSuffix(f" {unit.removesuffix('s') if self.amount.value() == 1 else unit}")
 
     def _ask(self) -> None:
         try:
@@ -155,6 +164,7 @@ class WhatIfForm(QWidget):
             self.added.emit(change)
 
     def _turn(self) -> None:
+        self._name_unit()
         try:
             self.turned.emit(self.change)
         except ValueError as error:

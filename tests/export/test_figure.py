@@ -342,6 +342,14 @@ def test_nothing_is_said_of_prefix_tokens_where_no_head_attends_to_any() -> None
 # -- words --
 
 
+def test_every_part_of_a_changed_model_is_marked() -> None:
+    record = replace(make_record(), what_if=("uniform:layers=all,heads=all",))
+    svg = Svg(draw(make_scene(make_document(record)), FigureRequest("all"), "svg"))
+    assert "What if · Every head" in svg.texts
+    plain = Svg(draw(make_scene(make_document(make_record())), FigureRequest("all"), "svg"))
+    assert "Every head" in plain.texts
+
+
 def test_title_line_can_be_switched_off(scene: SceneValue) -> None:
     words = Svg(draw(scene, FigureRequest("overlay", title=False), "svg")).texts
     assert not any("cat.jpg" in text or "attends to" in text for text in words)

@@ -111,7 +111,8 @@ class AllPart:
         self._every_head.draw(sheet, heads_left, top + self._caption)
         if self.captions:
             sheet.text(left, top, "The picture", points, bold=True)
-            sheet.text(heads_left, top, "Every head", points, bold=True)
+            # Without what is asked, which the figure's title says; with its mark, where the model is changed.
+            sheet.text(heads_left, top, self.heads.title.partition(":")[0], points, bold=True)
         if self._dots is not None and self.scatter is not None:
             below = top + self._upper + self._gap
             if self.captions:

@@ -39,6 +39,9 @@ def test_the_best_class_stands_under_the_name_and_the_others_in_the_tip(shown):
     documents.update(0, status="done")
     assert words(strip)[0] == ["grey.png", "tabby 62 %"]
     assert words(strip)[1].endswith("The model's best classes:\ntabby 62 %\nlynx 20 %")
+    unsure = Prediction(("tabby", "lynx"), (0.0024, 0.0021))
+    documents.update(0, record=replace(record, prediction=unsure), status="done")
+    assert words(strip)[0] == ["grey.png", "tabby 0.24 %"]
 
 
 def test_a_model_without_classes_leaves_the_size(shown):

@@ -232,5 +232,11 @@ def _classes(document: ImageDocument) -> list[str]:
         return []
     found = document.record.prediction
     return [
-        f"{label} {100 * share:.0f} %" for label, share in zip(found.labels, found.probabilities, strict=True)
+        f"{label} {_percent(share)}" for label, share in zip(found.labels, found.probabilities, strict=True)
     ]
+
+
+def _percent(share: float) -> str:
+    """Return a probability; of a small one, which an unsure model's best class may have, two digits more."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2f} %"

@@ -78,6 +78,23 @@ def test_each_is_drawn_with_its_title_and_comes_again_from_its_figure(
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--compare", "resnet18", "--compare-untrained", "--stage", "layer2"], "resnet18 (random weights)"),
+        (["--layer", "3"], f"{ARCHITECTURE} with {ARCHITECTURE}.safetensors"),
+    ],
+)
+def test_under_the_title_stands_of_what_and_of_how_many_pictures_a_field_is(
+    model, picture, tmp_path, arguments, named
+):
+    path, other = tmp_path / "map.svg", tmp_path / "other.png"
+    Image.open(picture).rotate(90).save(other)
+    options = ["--map", "effective-field", "--over", str(other), "-o", str(path)]
+    assert main(["render", picture, *model, *options, *arguments]) == 0
+    assert f">{named}  ·  mean of 2 pictures, shown: noise.png<" in path.read_text(encoding="utf-8")
+
+
 def test_the_class_of_a_figure_is_kept_also_where_it_is_the_best(model, picture, tmp_path):
     path = tmp_path / "map.png"
     assert main(["render", picture, *model, "-o", str(path), "--map", "class-rollout"]) == 0

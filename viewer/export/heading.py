@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from viewer.backends.what_if import note, parse
 from viewer.export.plain import plain
 from viewer.export.typesetting import shorten, text_width, wrap
+from viewer.state import effective_map, network_map
+from viewer.state.averaged import Averaged
 from viewer.state.words import PROTOCOLS, head_words, model_words, query_words, size_words, titled
 
 if TYPE_CHECKING:
@@ -38,11 +40,13 @@ def title(scene: SceneValue, view: View) -> str:
 
 
 def facts(scene: SceneValue, view: View) -> list[str]:
-    """Return model, picture, head, query and protocol, each as a few words."""
+    """Return model or network, picture, head, query and protocol, each as a few words."""
     record = _record(scene)
     provenance = record.provenance
     model = plain(model_words(provenance.model, provenance.weights))
     found = [model, plain(scene.document.image.name)]
+    if view == "overlay":
+        found = _of_map(scene, *found)
     if view == "likeness":
         found[-1] += f" at {size_words(record.input_size)}"
     if view in ("heads", "scatter"):
@@ -57,6 +61,22 @@ def facts(scene: SceneValue, view: View) -> list[str]:
     if view == "all" or (dots is not None and (dots.x_axis.by_protocol or dots.y_axis.by_protocol)):
         found.append(f"distances: {PROTOCOLS[scene.display.protocol]}")
     return found
+
+
+def _of_map(scene: SceneValue, model: str, picture: str) -> list[str]:
+    """Return of what the map over the picture is: maybe of a network, and over more pictures than one."""
+    display, document = scene.display, scene.document
+    wanted = (
+        display.map == "effective field" and scene.overlay is not None and scene.overlay.values is not None
+    )
+    fields = document.maps.get(effective_map.key(document.record, display)) if wanted else None
+    if not isinstance(fields, Averaged):
+        return [model, picture]
+    if network_map.is_chosen(display):
+        model = plain(network_map.network_words(display))
+    if fields.images > 1:
+        picture = f"mean of {fields.images} pictures, shown: {picture}"
+    return [model, picture]
 
 
 def warning(scene: SceneValue, view: View) -> str:

@@ -147,6 +147,13 @@ def short_name(name: str) -> str:
     return path.name if path.is_absolute() else name
 
 
+def network_words(display: DisplayValue) -> str:
+    """Return what the chosen network is called, with its weights: "resnet50 (random weights)"."""
+    weights = {TRAINED: "trained", UNTRAINED: "random weights"}
+    file = f"weights: {short_name(display.compare_weights)}"
+    return f"{short_name(display.compare)} ({weights.get(display.compare_weights, file)})"
+
+
 def _words(field: EffectiveField, display: DisplayValue, percent: float) -> str:
     fields = known(display.compare)
     stages = () if fields is None else fields.stages

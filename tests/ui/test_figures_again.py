@@ -11,7 +11,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from tests.ui.conftest import drop, settle, urls
-from viewer.state.requests import FigureRequest
+from viewer.backends.what_if import Change
+from viewer.state.requests import FigureRequest, ModelRequest
 from viewer.state.selection import HeadRef
 
 
@@ -84,3 +85,34 @@ def test_a_figures_picture_that_is_open_is_shown_with_the_figures_selection(
         assert opened.documents.current.key == shown.key
         assert opened.selection.value.pins == ((2, 7),)
         assert opened.selection.value.head == HeadRef(1, 1)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_a_figure_asks_of_its_model_is_asked_of_no_other(opened, qtbot, tmp_path, onnx_file, cancelled):
+    opened.what_if.set_changes((Change("head-removed", layers=(3,), heads=(1,)),))
+    opened.display.set(replace(opened.display.value, map="rollout", start_layer=3))
+    settle(qtbot, opened)
+    figure = export(opened, qtbot, tmp_path / "figure.png")
+    opened.workflow.open_model(ModelRequest(str(onnx_file)))
+    opened.display.set(replace(opened.display.value, start_layer=0))
+    settle(qtbot, opened)
+    begun = []
+
+    def interrupt(title):
+        if title.startswith("Opening test_vit"):
+            begun.append(title)
+            if cancelled:
+                opened.jobs.cancel()
+            else:
+                opened.workflow.open_model(ModelRequest("worked-example"))
+
+    opened.jobs.started.connect(interrupt)
+    opened.workflow.open_paths([figure])
+    settle(qtbot, opened)
+    assert len(begun) == 1
+    if cancelled:
+        opened.workflow.open_model(ModelRequest("worked-example"))
+        settle(qtbot, opened)
+    assert opened.documents.model.name == "worked-example"
+    assert opened.what_if.value.changes == ()
+    assert opened.display.value.start_layer == 0

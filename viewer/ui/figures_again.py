@@ -77,7 +77,9 @@ class FiguresAgain(QObject):
         self._window, self._workflow, self._jobs = window, workflow, jobs
         self._documents, self._display, self._looking = documents, display, looking
         self._choices, self._what_ifs, self._look_for = choices, what_ifs, look_for
+        self._asked: tuple[ModelRequest, tuple[Change, ...]] | None = None
         workflow.figure_given.connect(self._open_again)
+        workflow.model_coming.connect(self._expect)
 
     def _open_again(self, shown: Shown) -> None:
         """Take the figure's settings at once, and look for its model and its picture."""
@@ -96,13 +98,20 @@ class FiguresAgain(QObject):
             self._window.say(sentence)
         opens = found.model is not None and not self._is_open(found.model)
         if opens:
-            self._choices.expect()
+            self._asked = found.model, tuple(found.shown.what_if)
             self._workflow.open_model(found.model)
-        if found.model is not None:
-            self._what_ifs.restore(found.shown.what_if, with_model=opens)
+        elif found.model is not None:
+            self._what_ifs.restore(found.shown.what_if)
         if found.image is not None:
             self._looking.wish(str(found.image), found.shown.selection)
             self._workflow.open_paths([found.image])
+
+    def _expect(self, request: ModelRequest) -> None:
+        """Give a figure's model what goes with it; of another, opened in its place, nothing is asked."""
+        if self._asked is not None and request is self._asked[0]:
+            self._choices.expect()
+            self._what_ifs.expect(self._asked[1])
+            self._asked = None
 
     def _say(self, error: PatchreachError) -> None:
         # Who cancelled knows, and of a bug the window tells with its details.

@@ -92,9 +92,10 @@ class WhatIfActions(QObject):
         views.tabs.add(self.panel, "What if", "Change the model while it runs: before, after, difference")
         views.layout().insertWidget(0, self.line)
 
-    def restore(self, changes: Iterable[Change], with_model: bool) -> None:
-        """Take the changes of a figure that is opened again, with the model that is being opened for it."""
-        if with_model:
-            self._what_if.expect(changes)
-        else:
-            self._what_if.set_changes(changes)
+    def restore(self, changes: Iterable[Change]) -> None:
+        """Take the changes of a figure that is opened again, whose model is open."""
+        self._what_if.set_changes(changes)
+
+    def expect(self, changes: Iterable[Change]) -> None:
+        """Take the changes of a figure that is opened again with the model that comes now."""
+        self._what_if.expect(changes)

@@ -69,6 +69,8 @@ class Workflow(QObject):
         A file of weights that need an architecture; carries its path.
     figure_given
         An exported figure is to be opened again; carries what `restore` found in it.
+    model_coming
+        A model is about to take its place; carries the request, the very object that asked for it.
     model_opened, image_opened
         Worth remembering: the request, the path.
     """
@@ -76,6 +78,7 @@ class Workflow(QObject):
     said = Signal(str)
     checkpoint_given = Signal(object)
     figure_given = Signal(object)
+    model_coming = Signal(object)
     model_opened = Signal(object)
     image_opened = Signal(object)
 
@@ -245,6 +248,7 @@ class Workflow(QObject):
 
         def done(model: Model) -> None:
             pass_over_libraries()
+            self.model_coming.emit(request)
             self._documents.set_model(model)
             self.model_opened.emit(request)
 

@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QApplication
 
 from tests.state.records import random_record, state_of
 from tests.ui.panels import painted, pixels, show
+from viewer.backends.networks import network_fields
+from viewer.state import comparison
 from viewer.state.kinds import mark_of
 from viewer.state.palette import palette
 from viewer.state.references import BEFORE_LABEL, Reference
@@ -306,6 +308,28 @@ def test_dots_show_kinds_with_what_decided_them(qtbot, made):
     panel.plot._point(HeadRef(2, 1))
     assert scatter.kinds[7].kind in panel.plot._name.toPlainText()
     assert "attention within 1 hop" in panel.plot._name.toPlainText()
+
+
+@pytest.mark.parametrize("size", [(420, 240), (640, 420), (900, 300)])
+@pytest.mark.parametrize("theme", ["light", "talk"])
+def test_the_name_of_a_dot_stays_inside_the_plot(made, size, theme, monkeypatch):
+    panel, _, display, _, holder = made
+    monkeypatch.setattr(comparison, "_networks", {})
+    comparison.keep(network_fields("resnet18"))
+    display.set(replace(display.value, kinds=True, compare="resnet18"))
+    panel.set_theme(palette(theme))
+    holder.resize(*size)
+    QApplication.processEvents()
+    plot = panel.plot
+    # Levels of a network have their words beside the dots, which have less room then.
+    assert plot.getPlotItem().getViewBox().width() < 0.85 * plot.width()
+    for place in range(12):
+        plot._point(HeadRef(place // 3, place % 3))
+        words = plot._name.textItem
+        assert words.isVisible()
+        assert plot.sceneRect().contains(words.mapRectToScene(words.boundingRect()))
+        # No word is longer than the lines.
+        assert words.document().idealWidth() <= words.boundingRect().width()
 
 
 def test_error_bars_reach_from_lower_to_upper_end(made):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from viewer.state.ranges import nice_range, widened
 from viewer.state.references import colour_of
 from viewer.state.selection import HeadRef
 from viewer.ui.axis_labels import fitting, one_line
+from viewer.ui.dot_name import DotName
 from viewer.ui.level_notes import LevelNotes
 from viewer.ui.marks import font
 from viewer.ui.query_marks import QueryMarks
@@ -76,12 +76,11 @@ class ScatterPlot(pg.PlotWidget):
         self._crosses = pg.ScatterPlotItem(pxMode=True, symbol=_cross())
         self._query = QueryMarks()
         self._shown = pg.ScatterPlotItem(pxMode=True)
-        self._name = pg.TextItem(anchor=(0, 1))
+        self._name = DotName(plot)
+        self._name.setZValue(100)
         self._notes = LevelNotes(plot)
         lines = (*self._lines.values(), *self._points.values(), self._bars)
-        for depth, item in enumerate(
-            (*lines, self._heads, self._crosses, self._query, self._shown, self._name)
-        ):
+        for depth, item in enumerate((*lines, self._heads, self._crosses, self._query, self._shown)):
             item.setZValue(depth)
             plot.addItem(item, ignoreBounds=True)
         self.setMouseTracking(True)
@@ -256,31 +255,12 @@ class ScatterPlot(pg.PlotWidget):
         self._name.setVisible(self._under_mouse == scatter.shown and bool(picked.any()))
         if self._name.isVisible():
             place = int(np.flatnonzero(picked)[0])
-            self._name.setText(self._fitting(scatter, place))
-            self._put_name(scatter, place)
-
-    def _fitting(self, scatter: Scatter, place: int) -> str:
-        """Return name and numbers of a dot; in a low plot without what decided its kind."""
-        metrics = QFontMetricsF(font(self._palette, 0.9))
-        letters = max(int(0.8 * self.width() / metrics.averageCharWidth()), 30)
-        first, *reasons = scatter.head_words(place).split("\n")
-        whole = "\n".join(textwrap.fill(line, letters) for line in (first, *reasons))
-        if scatter.kinds is None or (whole.count("\n") + 1) * metrics.height() <= 0.6 * self.height():
-            return whole
-        return textwrap.fill(f"{first}, {scatter.kinds[place].kind}", letters)
-
-    def _put_name(self, scatter: Scatter, place: int) -> None:
-        """Write above the dot, or below a high one, shifted so that the words stay inside the plot."""
-        (left, right), (low, high) = self._range["x"], self._range["y"]
-        up = scatter.y[place] > low + 0.6 * (high - low)
-        across = (scatter.x[place] - left) / (right - left)
-        if scatter.kinds is None:
-            self._name.setAnchor((across, -0.4 if up else 1.4))
-            self._name.setPos(scatter.x[place], scatter.y[place])
-        else:
-            # Several lines: at the border where the dot is not, or they would reach beyond it.
-            self._name.setAnchor((across, 1.0 if up else 0.0))
-            self._name.setPos(scatter.x[place], low if up else high)
+            words = scatter.head_words(place)
+            # In a low plot without what decided its kind.
+            first = words.split("\n")[0]
+            brief = [] if scatter.kinds is None else [f"{first}, {scatter.kinds[place].kind}"]
+            dot = QPointF(scatter.x[place], scatter.y[place])
+            self._name.put([words, *brief], dot)
 
     def _fit(self, scatter: Scatter) -> bool:
         """Make room for all there is, and return whether it is another.

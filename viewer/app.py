@@ -171,7 +171,7 @@ class Session(QObject):
         state = (self.documents, self.selection, self.display, self.scene, self.what_if)
         self.lesson = LessonActions(self.window, self.workflow, self.jobs, *state)
         self.comparing = CompareActions(self.window, self.documents, self.display, self.jobs, self.map_work)
-        opening = (self.workflow.open_paths, _write_study, synchronous)
+        opening = (self.jobs, self.workflow.open_paths, _write_study, synchronous)
         self.studies = StudyActions(self.window, self.documents, self.display, self.what_if, *opening)
         self.likeness_work = LikenessWork(self.documents, self.scene, self.jobs, self)
         # Last: it changes the selection in answer to a change, which the others are to hear of first.

@@ -207,6 +207,25 @@ def test_a_folder_that_lost_its_summary_is_gone_on_with(session, qtbot, pictures
     assert (output / SUMMARY).exists()
 
 
+def test_another_study_is_looked_at_while_one_runs_and_its_finding_stays(session, qtbot, pictures, tmp_path):
+    qtbot.waitUntil(lambda: session.documents.model is not None, timeout=60_000)
+    few, many = pictures(3, "few")[0].parent, pictures(40, "many")[0].parent
+    session.studies.start(str(few), tmp_path / "study", session.studies._opening())
+    (view,) = views()
+    qtbot.waitUntil(lambda: ended(view), timeout=120_000)
+    finding = view.said.text()
+    view.close()
+    session.studies.start(str(many), tmp_path / "other", session.studies._opening())
+    session.window.paths_dropped.emit([tmp_path / "study"])
+    qtbot.waitUntil(lambda: len(views()) == 2, timeout=60_000)
+    assert session.studies.jobs.busy
+    (running,) = [view for view in views() if not ended(view)]
+    (finished,) = [view for view in views() if ended(view)]
+    assert finished.said.text() == finding
+    qtbot.waitUntil(lambda: ended(running), timeout=120_000)
+    assert finished.said.text() == finding
+
+
 def test_what_nobody_foresaw_is_told_with_its_details(session, qtbot):
     def fail(job):
         raise ZeroDivisionError("the details")

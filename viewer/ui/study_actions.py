@@ -57,6 +57,8 @@ class StudyActions(QObject):
         What asks for studies, the model that measures, and the protocol and theme.
     what_if
         What the window changes in the model, and a study does not.
+    jobs
+        What opens studies.
     open_others
         Opens paths that are no studies.
     write
@@ -73,6 +75,7 @@ class StudyActions(QObject):
         documents: Documents,
         display: Display,
         what_if: WhatIf,
+        jobs: Jobs,
         open_others: Callable[[list[Path]], None],
         write: Write,
         synchronous: bool = False,
@@ -80,7 +83,7 @@ class StudyActions(QObject):
         super().__init__(window)
         self._window, self._documents, self._display = window, documents, display
         self._what_if = what_if
-        self._open_others, self._write = open_others, write
+        self._opening_jobs, self._open_others, self._write = jobs, open_others, write
         # A queue of its own: a study takes hours, and pictures are looked at meanwhile.
         self.jobs = Jobs(synchronous, self)
         self._current: _Shown | None = None
@@ -173,7 +176,8 @@ class StudyActions(QObject):
             if not isinstance(error, Bug):
                 self._window.say(_told(error))
 
-        self.jobs.submit(Request("Opening a study", work, done, failed, (folder,)))
+        # Not behind a study that runs, which may take hours.
+        self._opening_jobs.submit(Request("Opening a study", work, done, failed, (folder,)))
 
     # Running
 

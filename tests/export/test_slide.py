@@ -107,6 +107,14 @@ def test_the_list_of_keys_is_text_and_the_map_an_image_of_nine_pixels(steps):
     assert alpha[2, 2] > alpha[0, 1]
 
 
+@pytest.mark.parametrize("index", [1, 2, 3])
+def test_words_over_a_list_are_nearly_as_large_as_words_alone(steps, index):
+    alone, listed = (dict(Svg(slide.draw(steps(at), request(at))).sized_texts()) for at in (0, index))
+    assert (
+        listed["4 (1, 1)"] >= 0.85 * alone[next(text for text in alone if "nine patches, numbered" in text)]
+    )
+
+
 def test_edited_brightness_is_what_the_slide_has(steps):
     steps(3)
     steps.lesson.brighten(8, 0.0)

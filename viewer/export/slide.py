@@ -34,11 +34,11 @@ SIZE = (1280, 720)
 
 _MARGIN, _GAP = 44, 36
 _HEADLINE, _FOOT = 28.0, 10.0  # points
-_TYPE = (18.0, 16.5, 15.0, 13.5, 12.0)  # points of words, the largest that fits is taken
+_TYPE = tuple(half / 2 for half in range(36, 23, -1))  # points of words, the largest that fits is taken
 _VIEW_TYPE = tuple(range(14, 6, -1))  # points in the views
 _LEAD = 1.38  # from line to line, in ems
 _BETWEEN = 0.6  # between paragraphs, in ems
-_WORDS = 0.36  # share of the width that words take
+_WORDS, _LISTED = 0.36, 0.46  # share of the width that words take, and words over a list
 
 
 def draw(scene: SceneValue, request: SlideRequest, format: Format | None = None) -> bytes:
@@ -91,7 +91,7 @@ def _compose(scene: SceneValue, step: Step, request: SlideRequest, raster: bool)
     sheet = Sheet(width, height, style, raster)
     top = _draw_headline(sheet, step)
     bottom = _draw_foot(sheet, scene, request.step)
-    left_width = round(_WORDS * width)
+    left_width = round((_WORDS if table(scene, step) is None else _LISTED) * width)
     words = Words.fit(scene, step, style, left_width, bottom - top)
     words.draw(sheet, _MARGIN, top)
     left = _MARGIN + left_width + _GAP

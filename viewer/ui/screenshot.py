@@ -25,7 +25,7 @@ class Screenshot(QObject):
     path
         Where to.
     window, documents, jobs, studies
-        What is shown, and the work that is waited for.
+        What is shown, and the work that is waited for, which opens studies too.
 
     Signals
     -------
@@ -41,19 +41,14 @@ class Screenshot(QObject):
         super().__init__(window)
         self._path, self._window, self._documents = Path(path), window, documents
         self._jobs, self._studies = jobs, studies
-        for queue in (jobs, studies.jobs):
-            queue.idle.connect(self._wait)
-
-    @property
-    def _busy(self) -> bool:
-        return self._jobs.busy or self._studies.jobs.busy
+        jobs.idle.connect(self._wait)
 
     def _wait(self) -> None:
-        if not self._busy:
+        if not self._jobs.busy:
             QTimer.singleShot(_DELAY_MS, self, self._take)
 
     def _take(self) -> None:
-        if self._busy:
+        if self._jobs.busy:
             return
         document, texts = self._documents.current, self._window.messages.texts
         study = self._studies.latest if document is None else None

@@ -135,6 +135,11 @@ def test_every_option_of_every_command_has_a_rule_or_is_always_of_use() -> None:
         ),
         (["render", "--over", "a.png"], "--over adds pictures to effective fields"),
         (["render", "--view", "likeness", "--head", "max"], "--head max has no part in likeness"),
+        (
+            ["render", "--view", "all", "--map", "norms", "--head", "max"],
+            "--head max has no part beside --map norms",
+        ),
+        (["render", "--view", "scatter", "--query", "none", "--direction", "to"], "--direction turns"),
         (["render", "--ring", "2", "--query", "cls"], "--ring goes around a patch, and --query cls is none."),
         (["render", "--query", "none"], "--query none leaves nothing to show here"),
         (["render", "--scale", "3", "-o", "it.svg"], "--scale multiplies the pixels of a PNG"),

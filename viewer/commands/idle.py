@@ -90,6 +90,10 @@ def _takes_head(options: Namespace) -> bool:
     return options.view != "overlay" or options.map == "attention"
 
 
+def _fuses_heads(options: Namespace) -> bool:
+    return options.view != "all" or options.map == "attention" or options.head not in ("max", "min")
+
+
 def _takes_fused(options: Namespace) -> bool:
     return options.view != "likeness" or options.head not in ("max", "min")
 
@@ -104,7 +108,9 @@ def _takes_no_query(options: Namespace) -> bool:
 
 
 def _takes_direction(options: Namespace) -> bool:
-    return options.view in ("heads", "all") or _shows_map(*_OF_QUERY)(options)
+    # On a scatter it decides whether the query has dots of its own.
+    dots = options.view == "scatter" and options.query != "none"
+    return options.view in ("heads", "all") or dots or _shows_map(*_OF_QUERY)(options)
 
 
 def _takes_protocol(options: Namespace) -> bool:
@@ -211,6 +217,11 @@ _RENDER = (
         "--head",
         _takes_head,
         "--head has no part in --map {map}, which shows no single head (--fusion joins those of a rollout).",
+    ),
+    Rule(
+        "--head",
+        _fuses_heads,
+        "--head {head} has no part beside --map {map}, which shows no single head; give mean or a number.",
     ),
     Rule("--head", _takes_fused, "--head {head} has no part in likeness; give mean or a head's number."),
     Rule("--query", _takes_query, "--query has no part in likeness, which is over all queries."),

@@ -191,6 +191,15 @@ def test_sizes_the_model_can_not_take(dinov2):
         dinov2.sized((14, 0))
 
 
+@pytest.mark.parametrize(("name", "size"), [("crossvit_tiny_240", 96), ("mvitv2_tiny", 200)])
+def test_a_size_that_an_architecture_itself_fails_at_is_a_sentence(name, size):
+    # timm makes these at such sizes and they break off as they run, each with another kind of error.
+    module = timm.create_model(name, pretrained=False, img_size=size)
+    model = wrap(name, module, "cpu", Provenance(name), size=(size, size))
+    with pytest.raises(InputError, match=f"^{name} could not run on a picture of {size}x{size} pixels: "):
+        model.attend(torch.zeros(1, 3, size, size))
+
+
 @pytest.mark.parametrize("wrong", [0, -14, (14, -14), (1, 2, 3), "large", 1.5])
 def test_what_is_no_input_size(wrong):
     with pytest.raises(InputError, match="is no input size; give a number, a height and a width, or 'whole'"):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from viewer.backends.layer_plans import Planned, plan_layers
 from viewer.backends.model import Job
 from viewer.backends.positions import PositionTrace
+from viewer.backends.program_errors import stopped
 from viewer.backends.torch_batches import BatchPlan, prove
 from viewer.backends.torch_fastpath import fast_path_off
 from viewer.backends.torch_names import ModuleNames
@@ -25,7 +26,7 @@ from viewer.backends.verdicts import same_output
 from viewer.backends.what_if import note
 from viewer.backends.what_if_attention import Place
 from viewer.backends.what_if_run import noted, run_changed
-from viewer.errors import Cancelled, InputError, LayoutError, NoAttentionError
+from viewer.errors import Cancelled, InputError, LayoutError, NoAttentionError, PatchreachError
 
 if TYPE_CHECKING:
     from viewer.attention.layer import AttentionLayer
@@ -274,7 +275,7 @@ class TorchRunner:
     def _first(self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job) -> Run:
         """Run untapped, then tapped and traced, and remember what that showed."""
         with ModuleNames(model, lambda: job.step(f"Running {self.name} untapped")) as names:
-            plain = _tensor(model(picture))
+            plain = self._untapped(model, picture)
             names.on_enter = None
             tap, planned, output, depends = self._traced(model, picture, job, names)
         notes = (*planned.notes, *(f"Left out: {sentence}" for sentence in tap.other))
@@ -288,6 +289,15 @@ class TorchRunner:
             )
             self._plans[size] = _Plan(planned, run.unchanged, notes, tap.signature, depends, places)
         return run
+
+    def _untapped(self, model: nn.Module, picture: Tensor) -> Tensor:
+        """Return the output of a model that is left to itself, so that what it raises is its own."""
+        try:
+            return _tensor(model(picture))
+        except (PatchreachError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # architectures fail in any way at sizes that were not thought of
+            raise stopped(self.name, picture, error) from error
 
     def _changed(
         self, model: nn.Module, picture: Tensor, size: tuple[int, int], job: Job, changes: Sequence[Change]

@@ -217,6 +217,20 @@ def test_a_picture_that_cannot_be_shown_makes_the_screenshot_fail(weights, tmp_p
     assert "broken.png" in found.stderr
 
 
+def test_for_a_screenshot_nobody_is_asked_for_the_architecture_of_weights(weights, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    target = tmp_path / "window.png"
+    found = python("main.py", weights, PICTURE, "--screenshot", target, "--fresh")
+    assert (found.returncode, found.stderr) == (0, "")
+    other = tmp_path / "other.safetensors"
+    save_file({"weight": torch.zeros(3)}, other)
+    found = python("main.py", other, PICTURE, "--screenshot", target, "--fresh")
+    assert found.returncode == 1
+    assert found.stderr.startswith(f"patchreach: {other} holds 1 weights but not the architecture")
+
+
 def test_of_a_study_alone_the_screenshot_is_its_window(weights, tmp_path):
     from PIL import Image
 

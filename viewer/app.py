@@ -196,7 +196,7 @@ class Session(QObject):
         window.film_strip.close_asked.connect(workflow.close)
         window.film_strip.retry_asked.connect(workflow.retry)
         workflow.said.connect(window.say)
-        workflow.checkpoint_given.connect(window.choose_model)
+        workflow.checkpoint_given.connect(self._ask_architecture)
         workflow.model_opened.connect(self._remember_model)
         workflow.image_opened.connect(self._remember_image)
         self.jobs.crashed.connect(_print_bug)
@@ -285,6 +285,14 @@ class Session(QObject):
         # Who cancelled knows, and of a bug the window tells with its details.
         if not isinstance(error, Cancelled | Bug):
             self.window.say(str(error))
+
+    def _ask_architecture(self, weights: Path) -> None:
+        """Ask what model some weights are of; where nobody sits before the window, open them alone."""
+        if self._start.screenshot:
+            self.workflow.open_model(ModelRequest(str(weights)))
+            self.workflow.answered()
+        else:
+            self.window.choose_model(weights).finished.connect(self.workflow.answered)
 
     # What follows by itself
 

@@ -195,6 +195,37 @@ def test_weights_alone_ask_for_an_architecture(opened, qtbot, tmp_path, weights)
 
 
 @OFFSCREEN
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_picture_waits_until_the_architecture_of_weights_is_chosen(
+    sessions, qtbot, pictures, weights, answered, tmp_path, monkeypatch
+):
+    from viewer.ui.model_picker import ModelPicker
+
+    # No sample model can be had.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    session = sessions(files=(str(weights), *map(str, pictures(1))))
+    qtbot.waitUntil(lambda: session.documents.current is not None, timeout=30_000)
+    settle(qtbot, session)
+    picker = session.window.findChild(ModelPicker)
+    assert picker.isVisible()
+    assert session.documents.model is None
+    assert not session.window.messages.texts
+    if answered:
+        picker.name.setText("test_vit")
+        picker.open_button.click()
+        settle(qtbot, session)
+        assert session.documents.current.status == "done"
+        assert not session.window.messages.texts
+    else:
+        picker.reject()
+        settle(qtbot, session)
+        said = session.window.messages.texts[-1]
+        assert said.startswith("No model was open, so the sample model")
+
+
+@OFFSCREEN
 def test_architectures_that_weights_fit_come_first(opened, qtbot, tmp_path, weights, monkeypatch):
     from viewer.backends import architectures
     from viewer.ui.model_picker import ModelPicker
@@ -207,8 +238,10 @@ def test_architectures_that_weights_fit_come_first(opened, qtbot, tmp_path, weig
     )
     drop(opened, urls(copied))
     picker = opened.window.findChild(ModelPicker)
-    qtbot.waitUntil(lambda: "fit" in picker.name.placeholderText().split(), timeout=30_000)
-    assert picker.name.placeholderText() == "The weights in mine.safetensors fit test_vit."
+    assert picker.question.isVisible() and picker.question.wordWrap()
+    assert picker.question.text() == "Which architecture are the weights in mine.safetensors for?"
+    qtbot.waitUntil(lambda: "fit" in picker.question.text().split(), timeout=30_000)
+    assert picker.question.text() == "The weights in mine.safetensors fit test_vit."
     shown = picker.names.model()
     assert shown.index(0, 0).data() == "test_vit"
     assert shown.rowCount() > 100

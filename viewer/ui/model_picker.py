@@ -84,12 +84,13 @@ class ModelPicker(QDialog):
         )
         self.name, self.weights, self.size = QLineEdit(), QLineEdit(), QLineEdit()
         self.device, self.names, self.problem = QComboBox(), QListView(), QLabel()
+        self.question = QLabel()
         self._strings, self._filter = QStringListModel(self._first, self), NameFilter(self)
         self._filter.setSourceModel(self._strings)
         self._build()
         self.weights.setText(str(weights) if weights else "")
         if weights is not None:
-            self.name.setPlaceholderText(f"Which architecture are the weights in {weights.name} for?")
+            self._ask(f"Which architecture are the weights in {weights.name} for?")
         self.resize(560, 560)
         self._check()
         scope = id(self)
@@ -118,6 +119,9 @@ class ModelPicker(QDialog):
         self.device.setAccessibleName("Device")
         self.problem.setProperty("kind", "bad")
         self.problem.setWordWrap(True)
+        self.question.setWordWrap(True)
+        self.question.setTextFormat(Qt.TextFormat.PlainText)
+        self.question.hide()
         buttons = QDialogButtonBox(
             QDialogButtonBox.StandardButton.Open | QDialogButtonBox.StandardButton.Cancel
         )
@@ -127,6 +131,7 @@ class ModelPicker(QDialog):
         form.addRow("Input size", self.size)
         form.addRow("Device", self.device)
         column = QVBoxLayout(self)
+        column.addWidget(self.question)
         column.addLayout(_with_button(self.name, "Model file…", self._browse_model))
         column.addWidget(self.names, 1)
         column.addLayout(form)
@@ -179,11 +184,16 @@ class ModelPicker(QDialog):
             return
         self._first = list(names)
         self._take_names(self._strings.stringList())
-        self.name.setPlaceholderText(
+        self._ask(
             f"The weights in {weights} fit {names[0]}."
             if len(names) == 1
-            else f"The weights in {weights} fit the first {len(names)} of these, the best at the top."
+            else f"The weights in {weights} fit the first {len(names)} of these, the best at the top, and "
+            "nothing in them tells which it is."
         )
+
+    def _ask(self, question: str) -> None:
+        self.question.setText(question)
+        self.question.show()
 
     def _check(self) -> None:
         problem = ""

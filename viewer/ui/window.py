@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from viewer.state.scene import Scene, SceneValue
     from viewer.state.selection import Selection
     from viewer.ui.jobs import Jobs
+    from viewer.ui.model_picker import ModelPicker
     from viewer.ui.views import Views
 
 _SIZE = QSize(1280, 860)
@@ -244,13 +245,14 @@ class Window(QMainWindow):
         if paths:
             self.paths_dropped.emit([Path(path) for path in paths])
 
-    def choose_model(self, weights: Path | None = None) -> None:
-        """Ask for a model: a name, a file, or a name with a file of weights."""
+    def choose_model(self, weights: Path | None = None) -> ModelPicker:
+        """Ask for a model: a name, a file, or a name with a file of weights; return what asks."""
         from viewer.ui.model_picker import ModelPicker
 
         picker = ModelPicker(self._jobs, self._preferences, weights, self)
         picker.chosen.connect(self.model_asked)
         picker.open()
+        return picker
 
     def choose_preprocessing(self) -> None:
         """Ask how pictures are prepared for the model."""

@@ -66,7 +66,8 @@ class Workflow(QObject):
     said
         A sentence for the person.
     checkpoint_given
-        A file of weights that need an architecture; carries its path.
+        A file of weights that need an architecture; carries its path. No sample model is opened until
+        `answered` is called.
     figure_given
         An exported figure is to be opened again; carries what `restore` found in it.
     model_coming
@@ -91,6 +92,7 @@ class Workflow(QObject):
         self._folders: deque[Path] = deque()
         self._wanted: ModelRequest | None = None
         self._sample_failed = False
+        self._questions = 0
         jobs.free.connect(self._next)
         documents.current_changed.connect(self._wake)
 
@@ -149,6 +151,11 @@ class Workflow(QObject):
         self._documents.close(key)
         self._jobs.invalidate(("document", key))
 
+    def answered(self) -> None:
+        """Go on after a question for an architecture: with the model that was asked for, if one was."""
+        self._questions -= 1
+        self._next()
+
     @property
     def pending(self) -> bool:
         """Whether anything waits to be opened."""
@@ -180,6 +187,7 @@ class Workflow(QObject):
             if opens_alone(path):
                 models.append(path)
             elif kind_of(path) == "model":
+                self._questions += 1
                 self.checkpoint_given.emit(path)
             else:
                 pictures.append(path)
@@ -225,7 +233,8 @@ class Workflow(QObject):
     def _startable(self, document: ImageDocument) -> bool:
         if document.status in ("running", "measuring"):
             return True
-        return document.status == "waiting" and (self._documents.model is not None or not self._sample_failed)
+        without = self._sample_failed or self._questions > 0
+        return document.status == "waiting" and (self._documents.model is not None or not without)
 
     def _start(self, document: ImageDocument) -> None:
         model = self._documents.model

@@ -1,7 +1,8 @@
 """Architectures that take one input size, made at the size that a checkpoint's positions are of.
 
-Where a module of timm has `set_input_size`, positions are resampled and any size will do. Others have their
-positions as they are built, for pictures of one size, and a checkpoint fits only what is built for its own.
+Where a module of timm has `set_input_size`, positions are resampled and any size will do, if they are of a
+square. Others have their positions as they are built, for pictures of one size, and a checkpoint fits only
+what is built for its own; so does one of a grid that is no square, which only whoever made it knows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viewer.backends.architectures import made_for_shapes
+import torch
+
+from viewer.backends.architectures import made_for_shapes, shapes_only
 from viewer.backends.catalogue import create_untrained
 from viewer.backends.checkpoints import Fit, best_fit, classifiers_of
 from viewer.backends.torch_sizes import patch_size
@@ -29,12 +32,12 @@ _LARGEST = 4096  # pixels of a side that is looked at
 def architecture_at(
     name: str, state: dict[str, Tensor], image_size: ImageSize, own: Size
 ) -> tuple[nn.Module, Size] | None:
-    """Make an architecture at the size that is asked for, where it can't be brought to that size later.
+    """Make an architecture at the size that is asked for, where weights are of no other it could start from.
 
     Parameters
     ----------
     name
-        Of timm's architecture, which has no `set_input_size`.
+        Of timm's architecture.
     state
         The weights that it is to take.
     image_size
@@ -56,8 +59,8 @@ def architecture_at(
     return create_untrained(name, img_size=size), size
 
 
-def size_that_fits(name: str, model: nn.Module, state: dict[str, Tensor], own: Size) -> Size | None:
-    """Return the size at which an architecture takes weights that it does not take at its own.
+def advice_on_size(name: str, model: nn.Module, state: dict[str, Tensor], own: Size) -> str:
+    """Return at what size to open weights that an architecture does not take at its own.
 
     Parameters
     ----------
@@ -70,18 +73,54 @@ def size_that_fits(name: str, model: nn.Module, state: dict[str, Tensor], own: S
 
     Returns
     -------
-    tuple or None
-        Height and width, equal; None where the weights do not fit for another reason.
+    str
+        A sentence; empty where the weights do not fit for another reason.
     """
     found = best_fit(model, state)
     missing, unexpected, reshaped = _besides_classifier(model, found)
     if missing or unexpected or not reshaped:
-        return None
+        return ""
     wanted = model.state_dict()[reshaped[0]]
     ratio = found.state[reshaped[0]].numel() / max(wanted.numel(), 1)
-    step = (patch_size(model) or (16, 16))[0]
-    sizes = ((side, side) for side in _sides_near(own[0], ratio, step))
-    return next((size for size in sizes if _fits(name, state, size)), None)
+    patch = patch_size(model) or (16, 16)
+    sizes = ((side, side) for side in _sides_near(own[0], ratio, patch[0]))
+    size = next((size for size in sizes if _fits(name, state, size)), None)
+    if size is not None:
+        pictures = f"Its positions are of pictures of {size[0]}x{size[1]} pixels"
+        if _runs(name, size) or not _runs(name, own):
+            return f"{pictures}: open it at that size (--image-size {size[0]})."
+        return f"{pictures}, a size at which {name} is made but does not run."
+    patches = _patches_of_no_square(model, found, reshaped)
+    if patches is None:
+        return ""
+    return (
+        f"Its positions are of {patches} patches of {patch[0]}x{patch[1]} pixels, which make no square: "
+        "open it at the size of its pictures (--image-size HEIGHTxWIDTH)."
+    )
+
+
+def _patches_of_no_square(model: nn.Module, fit: Fit, reshaped: list[str]) -> int | None:
+    """Return of how many patches positions are; None where more differs, or where they make a square."""
+    own = getattr(getattr(model, "patch_embed", None), "num_patches", None)
+    if own is None or reshaped != ["pos_embed"]:
+        return None
+    have, want = fit.state["pos_embed"].shape, model.state_dict()["pos_embed"].shape
+    if len(have) != 3 or (have[0], have[2]) != (want[0], want[2]):
+        return None
+    # Positions of class tokens and registers come on top.
+    patches = have[1] - (want[1] - own)
+    return patches if patches > 0 and math.isqrt(patches) ** 2 != patches else None
+
+
+def _runs(name: str, size: Size) -> bool:
+    """Return whether the shapes in an architecture agree at a size; some are made where they don't."""
+    model = made_for_shapes(name, img_size=size).eval()
+    try:
+        with shapes_only(), torch.no_grad():
+            model(torch.zeros(1, 3, *size))
+    except Exception:  # whatever an architecture raises
+        return False
+    return True
 
 
 def _sides_near(own: int, ratio: float, step: int) -> Iterator[int]:

@@ -13,7 +13,7 @@ from viewer.attention.record import Provenance
 from viewer.backends.catalogue import check_family, check_name, create_trained, create_untrained
 from viewer.backends.checkpoint_config import apply_config
 from viewer.backends.checkpoint_files import read_state
-from viewer.backends.checkpoint_size import architecture_at, size_that_fits
+from viewer.backends.checkpoint_size import advice_on_size, architecture_at
 from viewer.backends.checkpoints import load_state
 from viewer.backends.devices import torch_device
 from viewer.backends.file_kind import require_regular
@@ -81,23 +81,27 @@ def _joined(
         As `load_state`; where the weights fit at another size, with that.
     """
     model, state = create_untrained(name), read_state(weights)
-    if hasattr(model, "set_input_size"):
-        return model, None, load_state(name, model, state, weights)
     own = preprocessing_of(name, model).size
-    at_size = architecture_at(name, state, image_size, own)
-    if at_size is not None:
-        return *at_size, load_state(name, at_size[0], state, weights)
-    try:
-        return model, None, load_state(name, model, state, weights)
-    except CheckpointError as error:
-        fits = size_that_fits(name, create_untrained(name), state, own)
-        if fits is None:
-            raise
-        size = f"{fits[0]}x{fits[1]} pixels: open it at that size (--image-size {fits[0]})"
-        advice = f"Its positions are of pictures of {size}."
-        raise CheckpointError(
-            weights, error.problem, advice, missing=error.missing, unexpected=error.unexpected
-        ) from error
+    resampled = hasattr(model, "set_input_size")
+    at_size = None if resampled else architecture_at(name, state, image_size, own)
+    if at_size is None:
+        try:
+            return model, None, load_state(name, model, state, weights)
+        except CheckpointError as error:
+            # Positions are resampled from a square only.
+            at_size = architecture_at(name, state, image_size, own) if resampled else None
+            if at_size is None:
+                raise _advised(error, advice_on_size(name, create_untrained(name), state, own)) from error
+    return *at_size, load_state(name, at_size[0], state, weights)
+
+
+def _advised(error: CheckpointError, advice: str) -> CheckpointError:
+    """Return an error with better advice, if there is any."""
+    return CheckpointError(
+        *(error.path, error.problem, advice or error.advice),
+        missing=error.missing,
+        unexpected=error.unexpected,
+    )
 
 
 def wrap(

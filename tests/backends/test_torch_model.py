@@ -310,9 +310,9 @@ def test_several_threads_may_attend_at_once(dinov2):
 class _SmallDevice(nn.Module):
     """A model that finds no room until it has been moved to the CPU again, as on a full graphics card."""
 
-    def __init__(self, inner):
+    def __init__(self, inner, error):
         super().__init__()
-        self.inner = inner
+        self.inner, self.error = inner, error
         self.moves = []
 
     def to(self, device):
@@ -321,7 +321,7 @@ class _SmallDevice(nn.Module):
 
     def forward(self, x):
         if self.moves[-1] != "cpu":
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+            raise self.error
         return self.inner(x)
 
 
@@ -336,8 +336,15 @@ class _OnCpu(TorchRunner):
             self.device = device
 
 
-def test_out_of_memory_falls_back_to_the_cpu_with_a_notice(dinov2):
-    module = _SmallDevice(build(DINOV2))
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 2.00 GB)"),
+    ],
+)
+def test_out_of_memory_falls_back_to_the_cpu_with_a_notice(dinov2, error):
+    module = _SmallDevice(build(DINOV2), error)
     runner = _OnCpu("model", SizedModels("model", module, (56, 56)), "cuda:0")
     model = replace(dinov2, runner=runner, name="model")
     record = model.attend(picture(dinov2))

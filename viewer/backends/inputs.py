@@ -35,6 +35,23 @@ def as_picture(image: object) -> DecodedImage:
     return open_image(image)
 
 
+def whole_refusal(name: str, fixed: str, patch: tuple[int, int] | None) -> str:
+    """Return why no size can be chosen for each picture, as a sentence; empty where one can.
+
+    Parameters
+    ----------
+    name
+        What to call the model.
+    fixed
+        The one size it takes, as words; empty where it takes others.
+    patch
+        Height and width of a patch in pixels, None where it is not known.
+    """
+    if fixed:
+        return f"{name} takes only pictures of {fixed} pixels, so it can't take them whole."
+    return "" if patch else f"{name} does not tell its patch size, so no size can be chosen for a picture."
+
+
 def checked_tensor(name: str, tensor: Tensor) -> Tensor:
     """Return a preprocessed tensor as float32.
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from viewer.backends.inputs import whole_refusal
 from viewer.backends.onnx_file import OnnxFile
 from viewer.backends.onnx_fillers import dims_of, neutral_values
 from viewer.backends.onnx_graph import Graph, attribute
@@ -196,12 +197,8 @@ def check_preprocessing(name: str, found: PictureInput, how: Preprocessing) -> N
 
 def why_not_whole(name: str, found: PictureInput) -> str:
     """Return why a model can't have a size chosen for each picture, as a sentence; empty where it can."""
-    if found.size != (None, None):
-        fixed = "x".join("any" if side is None else str(side) for side in found.size)
-        return f"{name} takes only pictures of {fixed} pixels, so it can't take them whole."
-    if found.patch is None:
-        return f"{name} does not tell its patch size, so no size can be chosen for a picture."
-    return ""
+    fixed = "" if found.size == (None, None) else "x".join(str(side or "any") for side in found.size)
+    return whole_refusal(name, fixed, found.patch)
 
 
 def _told(file: OnnxFile) -> dict[str, Any]:

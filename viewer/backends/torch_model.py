@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from viewer.attention.record import AttentionRecord, Prediction, Provenance
-from viewer.backends.inputs import as_picture, checked_tensor, describe, picture_facts
+from viewer.backends.inputs import as_picture, checked_tensor, describe, picture_facts, whole_refusal
 from viewer.backends.model import Job, short
 from viewer.backends.torch_batches import Together
 from viewer.backends.torch_sizes import patch_size
@@ -82,12 +82,10 @@ class TorchModel:
     @property
     def why_not_whole(self) -> str:
         """See `viewer.backends.model.Model`."""
-        if self.patch is None:
-            return f"{self.name} does not tell its patch size, so no size can be chosen for a picture."
-        if not self.runner.sizes.resizable:
-            height, width = self.runner.sizes.own
-            return f"{self.name} takes only pictures of {height}x{width} pixels, so it can't take them whole."
-        return ""
+        sizes = self.runner.sizes
+        # A model without patches is not resizable either, and the reason is the former.
+        fixed = "" if self.patch is None or sizes.resizable else f"{sizes.own[0]}x{sizes.own[1]}"
+        return whole_refusal(self.name, fixed, self.patch)
 
     def with_preprocessing(self, preprocessing: Preprocessing) -> TorchModel:
         """Return this model with other preprocessing, sharing its weights.

@@ -223,8 +223,7 @@ class TorchRunner:
 
     def _fall_back(self, error: RuntimeError) -> None:
         """Move to the CPU if the device ran out of memory; raise the error again if it is another one."""
-        text = str(error).lower()
-        if not isinstance(error, torch.OutOfMemoryError) and not any(phrase in text for phrase in _NO_MEMORY):
+        if not _wants_memory(error):
             raise error
         if self.device == "cpu":
             raise InputError(
@@ -294,9 +293,11 @@ class TorchRunner:
         """Return the output of a model that is left to itself, so that what it raises is its own."""
         try:
             return _tensor(model(picture))
-        except (PatchreachError, torch.OutOfMemoryError):
+        except PatchreachError:
             raise
         except Exception as error:  # architectures fail in any way at sizes that were not thought of
+            if _wants_memory(error):
+                raise
             raise stopped(self.name, picture, error) from error
 
     def _changed(
@@ -342,6 +343,12 @@ class TorchRunner:
             census = {name: count for name, count in tap.census.items() if name not in VIEWS}
             raise NoAttentionError(self.name, census, instead=[*tap.other, *_linear(tap.bilinear)])
         return tap, plan_layers(self.name, tap.layers, trace), output, trace.depends
+
+
+def _wants_memory(error: Exception) -> bool:
+    """Return whether there was not enough memory; not every device has an error of its own for that."""
+    text = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError) or any(phrase in text for phrase in _NO_MEMORY)
 
 
 def _linear(products: int) -> list[str]:
